@@ -1,0 +1,400 @@
+"""The whole acoustic model, from samples to log-probabilities.
+
+One module holds features, normalization, front-end, Transformer and output
+layers, and remembers the arguments that built it (``config``): what a
+training saves is enough to build it again, without any YAML. Lengths are
+whole numbers of frames or samples everywhere; SpeechBrain's relative
+lengths stay at its own doors.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from speechbrain.lobes.features import Fbank
+from speechbrain.utils.dynamic_chunk_training import DynChunkTrainConfig
+from torch import Tensor, nn
+
+from mala_asr.models.attention import ModelOptionError
+from mala_asr.models.frontend import build_frontend
+from mala_asr.models.transformer import MalaTransformerASR
+
+BLANK_INDEX, BOS_INDEX, EOS_INDEX, UNK_INDEX = 0, 1, 2, 3
+SPECIAL_TOKENS = 4
+
+Augmentation = Callable[[Tensor, Tensor], Tensor]
+
+
+class ASROutput(NamedTuple):
+    """What a forward pass gives.
+
+    Arguments
+    ---------
+    ctc_log_probs : Tensor
+        Shape (batch, time, vocab_size).
+    lengths : Tensor
+        Valid frames of each utterance in it, shape (batch,).
+    decoder_log_probs : Tensor, optional
+        Shape (batch, tokens, vocab_size), where tokens were given.
+    """
+
+    ctc_log_probs: Tensor
+    lengths: Tensor
+    decoder_log_probs: Tensor | None
+
+
+class MalaASR(nn.Module):
+    """A CTC/attention Conformer whose encoder attention is chosen by name.
+
+    Arguments
+    ---------
+    vocab_size : int
+        Tokens in the vocabulary, blank, BOS, EOS and unknown included.
+    frontend : str
+        ``conv4`` (SpeechBrain's, 40 ms frames) or ``separable8`` (light,
+        80 ms frames).
+    attention : str
+        ``mala``, ``linear``, ``inline``, ``softmax_rope``,
+        ``softmax_relpos`` or ``hypermixing``.
+    attention_options : dict, optional
+        Of that attention: ``feature_map``, ``sharpness``, ``rotary``,
+        ``gate``, ``lepe_kernel``, ``dropout``.
+    d_model, nhead, num_encoder_layers, num_decoder_layers, d_ffn,
+    kernel_size, dropout
+        As in SpeechBrain's Conformer recipes.
+    ctc_weight : float
+        Share of CTC in the objective, in (0, 1]; at 1.0 no decoder is
+        built.
+    sample_rate : int
+        In Hz.
+    n_mels : int
+        Mel filters.
+    n_fft : int
+        Samples of a Fourier transform.
+    win_length, hop_length : int
+        In milliseconds.
+
+    Raises
+    ------
+    ModelOptionError
+        If an option is out of its range or unknown.
+
+    Example
+    -------
+    >>> model = MalaASR(
+    ...     30, d_model=64, num_encoder_layers=2, num_decoder_layers=1,
+    ...     d_ffn=128,
+    ... )
+    >>> feats, frames = model.features(
+    ...     torch.randn(2, 16000), torch.tensor([16000, 8000])
+    ... )
+    >>> out = model(feats, frames)
+    >>> out.ctc_log_probs.shape, out.lengths
+    (torch.Size([2, 26, 30]), tensor([26, 13]))
+    """
+
+    feature_mean: Tensor
+    feature_std: Tensor
+
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        frontend: str = "conv4",
+        attention: str = "mala",
+        attention_options: dict[str, Any] | None = None,
+        d_model: int = 144,
+        nhead: int = 4,
+        num_encoder_layers: int = 12,
+        num_decoder_layers: int = 4,
+        d_ffn: int = 1024,
+        kernel_size: int = 31,
+        dropout: float = 0.1,
+        ctc_weight: float = 0.3,
+        sample_rate: int = 16000,
+        n_mels: int = 80,
+        n_fft: int = 512,
+        win_length: int = 32,
+        hop_length: int = 10,
+    ) -> None:
+        given = locals()
+        super().__init__()
+        self.config: dict[str, Any] = {
+            name: given[name]
+            for name in inspect.signature(type(self)).parameters
+        }
+        if attention_options is not None:
+            self.config["attention_options"] = dict(attention_options)
+        self._check_options()
+        self.has_decoder = ctc_weight < 1.0
+        self.sample_rate = sample_rate
+        self.fbank = Fbank(
+            sample_rate=sample_rate,
+            n_fft=n_fft,
+            n_mels=n_mels,
+            win_length=win_length,
+            hop_length=hop_length,
+        )
+        self.hop_samples = round(sample_rate * hop_length / 1000)
+        self.register_buffer("feature_mean", torch.zeros(n_mels))
+        self.register_buffer("feature_std", torch.ones(n_mels))
+        self.frontend = build_frontend(frontend, n_mels, min(dropout, 0.1))
+        self.subsampling = self.frontend.subsampling
+        self.frame_shift = self.subsampling * hop_length / 1000
+        self.transformer = MalaTransformerASR(
+            vocab_size,
+            self.frontend.output_size,
+            attention,
+            attention_options,
+            d_model,
+            nhead,
+            num_encoder_layers,
+            num_decoder_layers if self.has_decoder else 0,
+            d_ffn,
+            kernel_size,
+            dropout,
+        )
+        self.ctc_head = nn.Linear(d_model, vocab_size)
+        self.decoder_head = (
+            nn.Linear(d_model, vocab_size) if self.has_decoder else None
+        )
+
+    def _check_options(self) -> None:
+        """Refuse what no model can be built from, before building it."""
+        vocab_size, nhead, d_model, kernel_size, ctc_weight, decoder_layers = (
+            self.config[name]
+            for name in (
+                "vocab_size",
+                "nhead",
+                "d_model",
+                "kernel_size",
+                "ctc_weight",
+                "num_decoder_layers",
+            )
+        )
+        if not 0.0 < ctc_weight <= 1.0:
+            raise ModelOptionError(
+                f"ctc_weight is {ctc_weight}; give more than 0, and at most "
+                "1 (1 builds no decoder)"
+            )
+        if vocab_size <= SPECIAL_TOKENS:
+            raise ModelOptionError(
+                f"vocab_size is {vocab_size}; blank, BOS, EOS and unknown "
+                f"alone are {SPECIAL_TOKENS}"
+            )
+        if ctc_weight < 1.0 and decoder_layers < 1:
+            raise ModelOptionError(
+                f"ctc_weight {ctc_weight} needs a decoder; give "
+                "num_decoder_layers of at least 1, or ctc_weight 1.0"
+            )
+        if d_model % nhead:
+            raise ModelOptionError(
+                f"nhead ({nhead}) must divide d_model ({d_model})"
+            )
+        if kernel_size % 2 == 0:
+            raise ModelOptionError(
+                f"kernel_size is {kernel_size}; it must be odd"
+            )
+
+    @torch.no_grad()
+    def features(
+        self, wavs: Tensor, n_samples: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Compute log-mel filterbanks, not yet normalized.
+
+        Arguments
+        ---------
+        wavs : Tensor
+            Samples in [-1, 1], zero-padded, shape (batch, samples).
+        n_samples : Tensor
+            Valid samples of each, shape (batch,).
+
+        Returns
+        -------
+        feats : Tensor
+            In dB, shape (batch, frames, n_mels).
+        n_frames : Tensor
+            Valid frames of each, shape (batch,).
+        """
+        n_frames = n_samples // self.hop_samples + 1
+        return self.fbank(wavs), n_frames
+
+    def set_feature_statistics(self, mean: Tensor, std: Tensor) -> None:
+        """Fix the normalization of the features.
+
+        Arguments
+        ---------
+        mean, std : Tensor
+            Per mel filter over the training data, shape (n_mels,).
+        """
+        self.feature_mean.copy_(mean)
+        self.feature_std.copy_(std)
+
+    def normalize(self, feats: Tensor) -> Tensor:
+        """Bring features to zero mean and unit variance over the data.
+
+        Arguments
+        ---------
+        feats : Tensor
+            From :meth:`features`, shape (batch, frames, n_mels).
+
+        Returns
+        -------
+        Tensor
+            Shape of ``feats``.
+        """
+        return (feats - self.feature_mean) / self.feature_std
+
+    def encoded_length(self, n_frames: Any) -> Any:
+        """Count the encoder frames of so many feature frames.
+
+        Arguments
+        ---------
+        n_frames : int or Tensor
+            Feature frames.
+
+        Returns
+        -------
+        int or Tensor
+            Encoder frames.
+        """
+        return -(-n_frames // self.subsampling)
+
+    def encode(
+        self,
+        feats: Tensor,
+        n_frames: Tensor,
+        chunks: DynChunkTrainConfig | None = None,
+        augment: Augmentation | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Encode features.
+
+        Arguments
+        ---------
+        feats : Tensor
+            From :meth:`features`, shape (batch, frames, n_mels).
+        n_frames : Tensor
+            Valid frames of each, >= 1, shape (batch,).
+        chunks : DynChunkTrainConfig, optional
+            Chunks in encoder frames; None for full context.
+        augment : callable, optional
+            Applied to the normalized features and their lengths.
+
+        Returns
+        -------
+        encoded : Tensor
+            Shape (batch, time, d_model).
+        lengths : Tensor
+            Valid frames of each, shape (batch,).
+        """
+        feats = self.normalize(feats)
+        if augment is not None:
+            feats = augment(feats, n_frames)
+        lengths = self.encoded_length(n_frames)
+        subsampled = self.frontend(feats, n_frames)
+        padding = padding_mask(lengths, subsampled.shape[1])
+        encoded = self.transformer.encode_masked(subsampled, padding, chunks)
+        return encoded, lengths
+
+    def ctc_log_probs(self, encoded: Tensor) -> Tensor:
+        """Score every token at every frame.
+
+        Arguments
+        ---------
+        encoded : Tensor
+            Shape (batch, time, d_model).
+
+        Returns
+        -------
+        Tensor
+            Log-probabilities, shape (batch, time, vocab_size).
+        """
+        return self.ctc_head(encoded).float().log_softmax(-1)
+
+    def decoder_log_probs(
+        self, tokens: Tensor, encoded: Tensor, lengths: Tensor
+    ) -> Tensor:
+        """Score every next token after the true ones before it.
+
+        Arguments
+        ---------
+        tokens : Tensor
+            Ids that begin with BOS, shape (batch, tokens).
+        encoded : Tensor
+            Shape (batch, time, d_model).
+        lengths : Tensor
+            Its valid frames, shape (batch,).
+
+        Returns
+        -------
+        Tensor
+            Log-probabilities, shape (batch, tokens, vocab_size).
+
+        Raises
+        ------
+        ModelOptionError
+            If the model has no decoder (ctc_weight 1.0).
+        """
+        if self.decoder_head is None:
+            raise ModelOptionError(
+                "this model has no decoder (ctc_weight 1.0); decode with CTC"
+            )
+        decoded = self.transformer.decode_teacher_forced(
+            tokens, encoded, padding_mask(lengths, encoded.shape[1])
+        )
+        return self.decoder_head(decoded).float().log_softmax(-1)
+
+    def forward(
+        self,
+        feats: Tensor,
+        n_frames: Tensor,
+        tokens: Tensor | None = None,
+        chunks: DynChunkTrainConfig | None = None,
+        augment: Augmentation | None = None,
+    ) -> ASROutput:
+        """Do all of the above in one call, as training does.
+
+        Arguments
+        ---------
+        feats, n_frames, chunks, augment
+            As for :meth:`encode`.
+        tokens : Tensor, optional
+            Ids that begin with BOS, shape (batch, tokens).
+
+        Returns
+        -------
+        ASROutput
+            Log-probabilities of both heads, and lengths.
+        """
+        encoded, lengths = self.encode(feats, n_frames, chunks, augment)
+        decoded = None
+        if tokens is not None and self.has_decoder:
+            decoded = self.decoder_log_probs(tokens, encoded, lengths)
+        return ASROutput(self.ctc_log_probs(encoded), lengths, decoded)
+
+
+def padding_mask(lengths: Tensor, time: int) -> Tensor:
+    """Mark the frames beyond each utterance's end.
+
+    Arguments
+    ---------
+    lengths : Tensor
+        Valid frames, shape (batch,).
+    time : int
+        Frames in the batch.
+
+    Returns
+    -------
+    Tensor
+        bool, True = padding, shape (batch, time).
+
+    Example
+    -------
+    >>> padding_mask(torch.tensor([2, 3]), 3)
+    tensor([[False, False,  True],
+            [False, False, False]])
+    """
+    return torch.arange(time, device=lengths.device) >= lengths[:, None]

@@ -1,0 +1,271 @@
+"""Front-ends: log-mel frames in, 4 or 8 times fewer frames out.
+
+Both halve time and frequency with 3 x 3 convolutions of stride 2, with the
+reflected edges of SpeechBrain's Conv2d. In a batch, an utterance is
+reflected at its own end, not at that of the longest one: its output does
+not depend on its neighbors. Arrays are (batch, time, frequency, channels)
+as in SpeechBrain, which is also the layout of the fastest kernels.
+"""
+
+from __future__ import annotations
+
+import torch
+from speechbrain.lobes.models.convolution import ConvolutionFrontEnd
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mala_asr.models.attention import ModelOptionError
+
+
+def halved(length: int | Tensor) -> int | Tensor:
+    """Count the frames after a convolution of stride 2.
+
+    Arguments
+    ---------
+    length : int or Tensor
+        Frames before.
+
+    Returns
+    -------
+    int or Tensor
+        Half of it, rounded up.
+
+    Example
+    -------
+    >>> halved(101)
+    51
+    """
+    return (length + 1) // 2
+
+
+def halve(x: Tensor, conv: nn.Conv2d, lengths: Tensor | None = None) -> Tensor:
+    """Apply a 3 x 3 convolution of stride 2 with reflected edges.
+
+    Arguments
+    ---------
+    x : Tensor
+        Shape (batch, time, frequency, channels).
+    conv : nn.Conv2d
+        3 x 3, stride 2; its weight is (out, in, frequency, time).
+    lengths : Tensor, optional
+        Valid frames of each utterance, shape (batch,); None if all are.
+
+    Returns
+    -------
+    Tensor
+        Shape (batch, (time + 1) // 2, (frequency + 1) // 2, out).
+
+    Example
+    -------
+    >>> conv = nn.Conv2d(1, 8, 3, stride=2)
+    >>> halve(torch.rand(2, 101, 80, 1), conv).shape
+    torch.Size([2, 51, 40, 8])
+    """
+    time = x.shape[1]
+    # A single frame has no neighbor to reflect: it is repeated.
+    first = x[:, min(1, time - 1)]
+    last = x[:, max(time - 2, 0)]
+    if lengths is not None:
+        single = (lengths == 1)[:, None, None]
+        first = torch.where(single, x[:, 0], first)
+    x = torch.cat((first[:, None], x, last[:, None]), dim=1)
+    if lengths is not None:
+        rows = torch.arange(x.shape[0], device=x.device)
+        # One further right than in the input: frame 0 has moved to 1.
+        x[rows, lengths + 1] = x[rows, (lengths - 1).clamp_min(1)]
+    image = x.permute(0, 3, 1, 2)
+    image = functional.pad(image, (1, 1, 0, 0), mode="reflect")
+    out = functional.conv2d(
+        image,
+        conv.weight.transpose(2, 3),
+        conv.bias,
+        stride=2,
+        groups=conv.groups,
+    )
+    return out.permute(0, 2, 3, 1)
+
+
+class ConvFrontEnd4x(ConvolutionFrontEnd):
+    """SpeechBrain's front-end of its Conformer recipes, blind to padding.
+
+    Two full convolutions of 64 and 32 channels. Parameters, and outputs of
+    a single utterance, are the parent's.
+
+    Arguments
+    ---------
+    n_mels : int
+        Frequency bins of the features.
+    dropout : float
+        Dropout after each convolution.
+
+    Example
+    -------
+    >>> front = ConvFrontEnd4x(80)
+    >>> front(torch.rand(2, 101, 80), torch.tensor([101, 50])).shape
+    torch.Size([2, 26, 20, 32])
+    """
+
+    subsampling = 4
+
+    def __init__(self, n_mels: int = 80, dropout: float = 0.1) -> None:
+        super().__init__(
+            input_shape=(8, 10, n_mels),
+            num_blocks=2,
+            num_layers_per_block=1,
+            out_channels=[64, 32],
+            kernel_sizes=[3, 3],
+            strides=[2, 2],
+            residuals=[False, False],
+            dropout=dropout,
+        )
+        # Channels times frequency bins: what the encoder is fed per frame.
+        self.output_size = 32 * int(halved(halved(n_mels)))
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Subsample.
+
+        Arguments
+        ---------
+        x : Tensor
+            Features, shape (batch, time, n_mels).
+        lengths : Tensor, optional
+            Valid frames of each utterance, shape (batch,).
+
+        Returns
+        -------
+        Tensor
+            Shape (batch, ceil(time / 4), frequency, channels).
+        """
+        x = x.unsqueeze(-1)
+        for block in self.children():
+            layers = block.convs
+            x = halve(x, layers["conv_0"].conv, lengths)
+            lengths = None if lengths is None else halved(lengths)
+            x = layers["act_0"](layers["norm_0"](x))
+            x = layers["dropout_0"](x)
+        return x
+
+
+class _SeparableStage(nn.Module):
+    """Depthwise convolution of stride 2, pointwise, LayerNorm, SiLU."""
+
+    def __init__(
+        self, channels_in: int, channels_out: int, bins_out: int
+    ) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(
+            channels_in, channels_in, 3, stride=2, groups=channels_in
+        )
+        self.pointwise = nn.Linear(channels_in, channels_out)
+        self.norm = nn.LayerNorm((bins_out, channels_out))
+
+    def forward(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        x = self.pointwise(halve(x, self.depthwise, lengths))
+        return functional.silu(self.norm(x))
+
+
+class SeparableFrontEnd8x(nn.Module):
+    """A light front-end for small machines: 8 times fewer frames.
+
+    One thin full convolution, then two depthwise-separable ones.
+
+    Arguments
+    ---------
+    n_mels : int
+        Frequency bins of the features.
+    channels : tuple of int
+        Output channels of the three stages.
+    dropout : float
+        Dropout at the end.
+
+    Example
+    -------
+    >>> front = SeparableFrontEnd8x(80)
+    >>> front(torch.rand(2, 101, 80), torch.tensor([101, 50])).shape
+    torch.Size([2, 13, 10, 64])
+    """
+
+    subsampling = 8
+
+    def __init__(
+        self,
+        n_mels: int = 80,
+        channels: tuple[int, int, int] = (16, 32, 64),
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        bins = [int(halved(n_mels))]
+        bins += [int(halved(bins[0])), int(halved(halved(bins[0])))]
+        self.conv = nn.Conv2d(1, channels[0], 3, stride=2)
+        self.norm = nn.LayerNorm((bins[0], channels[0]))
+        self.stages = nn.ModuleList(
+            _SeparableStage(channels[i], channels[i + 1], bins[i + 1])
+            for i in range(2)
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.output_size = channels[-1] * bins[-1]
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Subsample.
+
+        Arguments
+        ---------
+        x : Tensor
+            Features, shape (batch, time, n_mels).
+        lengths : Tensor, optional
+            Valid frames of each utterance, shape (batch,).
+
+        Returns
+        -------
+        Tensor
+            Shape (batch, ceil(time / 8), frequency, channels).
+        """
+        x = halve(x.unsqueeze(-1), self.conv, lengths)
+        x = functional.silu(self.norm(x))
+        for stage in self.stages:
+            lengths = None if lengths is None else halved(lengths)
+            x = stage(x, lengths)
+        return self.dropout(x)
+
+
+FRONTENDS: dict[str, type[ConvFrontEnd4x] | type[SeparableFrontEnd8x]] = {
+    "conv4": ConvFrontEnd4x,
+    "separable8": SeparableFrontEnd8x,
+}
+
+
+def build_frontend(
+    name: str, n_mels: int, dropout: float = 0.1
+) -> ConvFrontEnd4x | SeparableFrontEnd8x:
+    """Build the front-end of that name.
+
+    Arguments
+    ---------
+    name : str
+        ``conv4`` or ``separable8``.
+    n_mels : int
+        Frequency bins of the features.
+    dropout : float
+        Its dropout.
+
+    Returns
+    -------
+    nn.Module
+        Called with features and lengths; has ``subsampling`` and
+        ``output_size``.
+
+    Raises
+    ------
+    ModelOptionError
+        If the name is unknown.
+
+    Example
+    -------
+    >>> build_frontend("separable8", 80).subsampling
+    8
+    """
+    if name not in FRONTENDS:
+        raise ModelOptionError(
+            f"unknown frontend {name!r}; choose one of {', '.join(FRONTENDS)}"
+        )
+    return FRONTENDS[name](n_mels, dropout=dropout)
