@@ -54,8 +54,8 @@ class MalaASR(nn.Module):
     vocab_size : int
         Tokens in the vocabulary, blank, BOS, EOS and unknown included.
     frontend : str
-        ``conv4`` (SpeechBrain's, 40 ms frames) or ``separable8`` (light,
-        80 ms frames).
+        ``conv4`` (SpeechBrain's, 40 ms frames), ``separable4`` or
+        ``separable8`` (light, 40 and 80 ms frames).
     attention : str
         ``mala``, ``linear``, ``inline``, ``softmax_rope``,
         ``softmax_relpos`` or ``hypermixing``.

@@ -9,6 +9,9 @@ as in SpeechBrain, which is also the layout of the fastest kernels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from speechbrain.lobes.models.convolution import ConvolutionFrontEnd
 from torch import Tensor, nn
@@ -164,46 +167,44 @@ class _SeparableStage(nn.Module):
         return functional.silu(self.norm(x))
 
 
-class SeparableFrontEnd8x(nn.Module):
-    """A light front-end for small machines: 8 times fewer frames.
+class SeparableFrontEnd(nn.Module):
+    """A light front-end for small machines: 4 or 8 times fewer frames.
 
-    One thin full convolution, then two depthwise-separable ones.
+    One thin full convolution, then one or two depthwise-separable ones.
 
     Arguments
     ---------
     n_mels : int
         Frequency bins of the features.
     channels : tuple of int
-        Output channels of the three stages.
+        Output channels of each stage; each halves the frames.
     dropout : float
         Dropout at the end.
 
     Example
     -------
-    >>> front = SeparableFrontEnd8x(80)
+    >>> front = SeparableFrontEnd(80, channels=(16, 32, 64))
     >>> front(torch.rand(2, 101, 80), torch.tensor([101, 50])).shape
     torch.Size([2, 13, 10, 64])
     """
 
-    subsampling = 8
-
     def __init__(
         self,
         n_mels: int = 80,
-        channels: tuple[int, int, int] = (16, 32, 64),
+        channels: tuple[int, ...] = (16, 32, 64),
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        bins = [int(halved(n_mels))]
-        bins += [int(halved(bins[0])), int(halved(halved(bins[0])))]
+        bins = int(halved(n_mels))
         self.conv = nn.Conv2d(1, channels[0], 3, stride=2)
-        self.norm = nn.LayerNorm((bins[0], channels[0]))
-        self.stages = nn.ModuleList(
-            _SeparableStage(channels[i], channels[i + 1], bins[i + 1])
-            for i in range(2)
-        )
+        self.norm = nn.LayerNorm((bins, channels[0]))
+        self.stages = nn.ModuleList()
+        for before, after in zip(channels[:-1], channels[1:], strict=True):
+            bins = int(halved(bins))
+            self.stages.append(_SeparableStage(before, after, bins))
         self.dropout = nn.Dropout(dropout)
-        self.output_size = channels[-1] * bins[-1]
+        self.subsampling = 2 ** len(channels)
+        self.output_size = channels[-1] * bins
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Subsample.
@@ -218,7 +219,7 @@ class SeparableFrontEnd8x(nn.Module):
         Returns
         -------
         Tensor
-            Shape (batch, ceil(time / 8), frequency, channels).
+            Shape (batch, ceil(time / subsampling), frequency, channels).
         """
         x = halve(x.unsqueeze(-1), self.conv, lengths)
         x = functional.silu(self.norm(x))
@@ -228,21 +229,22 @@ class SeparableFrontEnd8x(nn.Module):
         return self.dropout(x)
 
 
-FRONTENDS: dict[str, type[ConvFrontEnd4x] | type[SeparableFrontEnd8x]] = {
+FRONTENDS: dict[str, Callable[..., ConvFrontEnd4x | SeparableFrontEnd]] = {
     "conv4": ConvFrontEnd4x,
-    "separable8": SeparableFrontEnd8x,
+    "separable4": partial(SeparableFrontEnd, channels=(16, 32)),
+    "separable8": partial(SeparableFrontEnd, channels=(16, 32, 64)),
 }
 
 
 def build_frontend(
     name: str, n_mels: int, dropout: float = 0.1
-) -> ConvFrontEnd4x | SeparableFrontEnd8x:
+) -> ConvFrontEnd4x | SeparableFrontEnd:
     """Build the front-end of that name.
 
     Arguments
     ---------
     name : str
-        ``conv4`` or ``separable8``.
+        ``conv4``, ``separable4`` or ``separable8``.
     n_mels : int
         Frequency bins of the features.
     dropout : float
