@@ -1,0 +1,1 @@
+"""The subcommands of mala-asr, one module each."""

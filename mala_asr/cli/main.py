@@ -1,0 +1,147 @@
+"""The command ``mala-asr``: one thin module for each subcommand.
+
+A subcommand's module gives ``HELP``, ``add_arguments(parser)`` and
+``run(args) -> int``, and loads torch only inside ``run``: help and usage
+errors come at once.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import mala_asr
+from mala_asr.errors import MalaError
+
+# In the order in which a newcomer meets them.
+COMMANDS = (
+    "demo",
+    "download",
+    "synthesize",
+    "prepare",
+    "tokenizer",
+    "train",
+    "export",
+    "transcribe",
+    "score",
+)
+
+DESCRIPTION = """\
+Speech recognition with magnitude-aware linear attention (MALA).
+
+commands:
+{commands}
+
+Try the whole way, from synthetic speech to a transcript, in one command:
+  mala-asr demo
+
+Transcribe your own recordings with a model folder:
+  mala-asr transcribe --model MODEL recording.wav
+
+'mala-asr COMMAND --help' explains a command.
+"""
+
+EPILOG = """\
+Results go to stdout, progress and messages to stderr.
+Exit status: 0 all well, 1 something failed, 2 wrong usage, 130 interrupted.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    Arguments
+    ---------
+    argv : Sequence[str], optional
+        The arguments after the program's name; those of the process if None.
+
+    Returns
+    -------
+    int
+        Exit status: 0 all well, 1 something failed, 130 interrupted.
+
+    Raises
+    ------
+    SystemExit
+        With status 2 on wrong usage, with 0 after ``--help``.
+
+    Example
+    -------
+    >>> main(["score", "no-such-file.trn", "hyp.trn"])
+    1
+    """
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    _log_to_stderr()
+    try:
+        return args.run(args)
+    except MalaError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # Whoever read our output has closed it, as `head` does. What is
+        # still buffered must not raise once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        # Such as a full disk or a folder without permission.
+        place = "" if error.filename is None else f"{error.filename}: "
+        return _fail(f"{place}{error.strerror or error}")
+    except KeyboardInterrupt:
+        print("mala-asr: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    modules = {name: import_module(f"mala_asr.cli.{name}") for name in COMMANDS}
+    listing = (f"  {name:12}{mod.HELP}" for name, mod in modules.items())
+    parser = argparse.ArgumentParser(
+        prog="mala-asr",
+        usage="mala-asr [-h] [--version] COMMAND ...",
+        description=DESCRIPTION.format(commands="\n".join(listing)),
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"mala-asr {mala_asr.__version__}",
+    )
+    # Listed in the description instead, where long names keep to one line.
+    commands = parser.add_subparsers(
+        dest="command", prog="mala-asr", help=argparse.SUPPRESS
+    )
+    for name, module in modules.items():
+        command = commands.add_parser(
+            name,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def _log_to_stderr() -> None:
+    # Results go to stdout, everything else to stderr. SpeechBrain's own
+    # remarks are kept to its warnings.
+    logging.basicConfig(
+        format="mala-asr: %(message)s", level=logging.WARNING, force=True
+    )
+    logging.getLogger("mala_asr").setLevel(logging.INFO)
+
+
+def _fail(message: str) -> int:
+    line = message.replace("\n", " ")
+    print(f"mala-asr: error: {line}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Model folders and the transcription of audio files."""

@@ -1,0 +1,150 @@
+"""From the folder of a training run to a model folder.
+
+The run is only read, so that it can be evaluated again or resumed as if
+nothing had been exported.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from mala_asr.errors import MalaError
+from mala_asr.inference.model_card import model_card
+from mala_asr.inference.model_folder import (
+    TOKENIZER,
+    build_model,
+    save_model_folder,
+)
+from mala_asr.models.checkpoints import load_averaged
+
+RUN_FORMAT_VERSION = 1
+
+
+class ExportError(MalaError):
+    """A training run that cannot be exported."""
+
+
+def export_run(
+    run_folder: str | os.PathLike[str],
+    dest: str | os.PathLike[str],
+    average: int | None = None,
+) -> Path:
+    """Write the model of a training run as a model folder.
+
+    Arguments
+    ---------
+    run_folder : str or os.PathLike
+        The output folder of a training.
+    dest : str or os.PathLike
+        The model folder to write.
+    average : int, optional
+        How many of the best checkpoints to average; as many as the run's
+        evaluation did if None.
+
+    Returns
+    -------
+    Path
+        The model folder. Its card gives the word error rates of the run's
+        evaluation if that used the same checkpoints.
+
+    Raises
+    ------
+    ExportError
+        When the folder is not that of a run.
+    CheckpointError
+        When the run has no checkpoint.
+    ModelFolderError
+        When `dest` holds something else, or settings, weights and tokenizer
+        of the run do not belong together.
+    """
+    run_folder, dest = Path(run_folder), Path(dest)
+    run = _read_run(run_folder)
+    count = run.get("average_checkpoints", 1) if average is None else average
+    weights, checkpoints = load_averaged(run_folder / "save", count)
+    model = build_model(run.get("model"), weights, run_folder / "model.json")
+    results = {
+        name: totals
+        for name, totals in _read_results(run_folder).items()
+        if set(totals.get("checkpoints", ())) == set(checkpoints)
+    }
+    training = {
+        **commit_of(Path(__file__).resolve().parents[2]),
+        **run.get("training", {}),
+        "checkpoints averaged": len(checkpoints),
+    }
+    return save_model_folder(
+        dest,
+        model,
+        run_folder / TOKENIZER,
+        facts={
+            "decoding": run.get("decoding", {}),
+            "training": training,
+            "results": results,
+        },
+        card=model_card(dest.resolve().name, model.config, training, results),
+    )
+
+
+def _read_run(run_folder: Path) -> dict[str, Any]:
+    if not run_folder.is_dir():
+        raise ExportError(
+            f"no folder {run_folder}; give the output folder of a training"
+        )
+    for name in ("model.json", TOKENIZER):
+        if not (run_folder / name).is_file():
+            raise ExportError(
+                f"{run_folder} is not the output folder of a training: "
+                f"{name} is missing"
+            )
+    run = _read_json(run_folder / "model.json")
+    version = run.get("format_version")
+    if not isinstance(version, int) or version > RUN_FORMAT_VERSION:
+        raise ExportError(
+            f"{run_folder}/model.json has format version {version}, this "
+            f"mala_asr reads up to {RUN_FORMAT_VERSION}; upgrade mala_asr"
+        )
+    return run
+
+
+def _read_results(run_folder: Path) -> dict[str, dict[str, Any]]:
+    path = run_folder / "results.json"
+    return _read_json(path) if path.is_file() else {}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ExportError(f"{path} is damaged ({error})") from error
+    if not isinstance(content, dict):
+        raise ExportError(f"{path} is damaged (not a JSON object)")
+    return content
+
+
+def commit_of(root: Path) -> dict[str, str]:
+    """Find the commit of a checkout.
+
+    Arguments
+    ---------
+    root : Path
+        What may be the top of a checkout. It is not looked for further up:
+        an installed copy may lie inside the repository of somebody else.
+
+    Returns
+    -------
+    dict[str, str]
+        ``commit``, marked if files were changed since; empty if there is
+        none.
+    """
+    if not (root / ".git").exists():
+        return {}
+    git = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+    try:
+        described = subprocess.run(
+            git, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"commit": described.stdout.strip()}

@@ -1,0 +1,328 @@
+"""The model folder: a trained model as data, never as code.
+
+    config.json         what builds the model, and checksums of everything
+    model.safetensors   the weights
+    tokenizer.model     the SentencePiece tokenizer
+    README.md           the model card, for people; nothing reads it
+
+Loading parses JSON, a table of numbers and a table of word pieces, under
+these fixed names: nothing in a folder can be run or can point elsewhere.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+import mala_asr
+from mala_asr.data.files import sha256
+from mala_asr.data.tokenizer import check_vocabulary, load_tokenizer
+from mala_asr.errors import MalaError
+from mala_asr.models import MalaASR
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
+
+FORMAT = "mala_asr model"
+FORMAT_VERSION = 1
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+TOKENIZER = "tokenizer.model"
+CARD = "README.md"
+
+
+class ModelFolderError(MalaError):
+    """A model folder that cannot be used or may not be written."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model folder in memory.
+
+    Arguments
+    ---------
+    model : MalaASR
+        The model with its weights, in evaluation mode, on the CPU.
+    tokenizer : SentencePieceProcessor
+        Its tokenizer.
+    config : dict
+        The folder's ``config.json``.
+    """
+
+    model: MalaASR
+    tokenizer: "SentencePieceProcessor"
+    config: dict[str, Any]
+
+
+def save_model_folder(
+    dest: str | os.PathLike[str],
+    model: MalaASR,
+    tokenizer_path: str | os.PathLike[str],
+    facts: Mapping[str, Any] | None = None,
+    card: str = "",
+) -> Path:
+    """Write a model folder, whole or not at all.
+
+    Arguments
+    ---------
+    dest : str or os.PathLike
+        The folder to write. A model folder that is there is replaced.
+    model : MalaASR
+        The model.
+    tokenizer_path : str or os.PathLike
+        The tokenizer that it was trained with.
+    facts : Mapping[str, Any], optional
+        More entries of ``config.json``, such as ``decoding``.
+    card : str
+        The text of ``README.md``.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    ModelFolderError
+        When `dest` holds anything else than a model folder.
+    """
+    dest = Path(dest)
+    _refuse_foreign(dest)
+    dest.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{dest.name}.", dir=dest.parent
+    ) as scratch:
+        new = Path(scratch) / "new"
+        new.mkdir()
+        _write_files(new, model, tokenizer_path, facts or {}, card)
+        # Also refuses a tokenizer that is not the model's.
+        load_model_folder(new)
+        _swap(new, dest, Path(scratch) / "old")
+    return dest
+
+
+def load_model_folder(folder: str | os.PathLike[str]) -> LoadedModel:
+    """Read a model folder after checking that it is whole.
+
+    Arguments
+    ---------
+    folder : str or os.PathLike
+        A folder that `save_model_folder` wrote.
+
+    Returns
+    -------
+    LoadedModel
+        Model, tokenizer and config.
+
+    Raises
+    ------
+    ModelFolderError
+        When the folder is missing, incomplete, changed since it was written,
+        or of a newer version of this package.
+    TokenizerError
+        When its tokenizer is not the model's.
+    """
+    folder = Path(folder)
+    config = _read_config(folder)
+    _check_digest(folder, TOKENIZER, sha256(folder / TOKENIZER), config)
+    tokenizer = load_tokenizer(folder / TOKENIZER)
+    weights = _read_weights(folder, config)
+    model = build_model(config["model"], weights, folder / CONFIG)
+    check_vocabulary(tokenizer, model.config["vocab_size"])
+    return LoadedModel(model.eval(), tokenizer, config)
+
+
+def _swap(new: Path, dest: Path, old: Path) -> None:
+    if dest.exists():
+        dest.rename(old)
+    try:
+        new.rename(dest)
+    except BaseException:
+        if old.exists():
+            old.rename(dest)
+        raise
+
+
+def _write_files(
+    folder: Path,
+    model: MalaASR,
+    tokenizer_path: str | os.PathLike[str],
+    facts: Mapping[str, Any],
+    card: str,
+) -> None:
+    # The format holds no two names for one tensor; hence the copies.
+    state = {
+        name: value.detach().cpu().clone().contiguous()
+        for name, value in model.state_dict().items()
+    }
+    safetensors.torch.save_file(state, folder / WEIGHTS)
+    shutil.copyfile(tokenizer_path, folder / TOKENIZER)
+    (folder / CARD).write_text(card, encoding="utf-8")
+    config = {
+        **facts,
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "mala_asr_version": mala_asr.__version__,
+        "model": model.config,
+        "sha256": {
+            name: sha256(folder / name) for name in (WEIGHTS, TOKENIZER)
+        },
+    }
+    config["checksum"] = _checksum(config)
+    text = json.dumps(config, indent=2, ensure_ascii=False)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+
+
+def _refuse_foreign(dest: Path) -> None:
+    if dest.is_dir() and not dest.is_symlink():
+        names = {entry.name for entry in dest.iterdir()}
+        if not names:
+            return
+        foreign = sorted(names - {CONFIG, WEIGHTS, TOKENIZER, CARD})
+        if CONFIG in names and not foreign:
+            _parse_config(dest)
+            return
+        what = f"holds other files ('{(foreign or sorted(names))[0]}')"
+    elif dest.exists() or dest.is_symlink():
+        what = "is not a folder"
+    else:
+        return
+    raise ModelFolderError(
+        f"{dest} {what} and is left as it is; name a new folder"
+    )
+
+
+def _parse_config(folder: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelFolderError(
+            f"{folder}: {CONFIG} is damaged; export or copy the model again"
+        ) from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise ModelFolderError(
+            f"{folder} is not a model folder: its {CONFIG} is of another "
+            "program; give a folder made by 'mala-asr export'"
+        )
+    return config
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise ModelFolderError(
+            f"no model folder at {folder}; give a folder made by "
+            "'mala-asr export' (nothing is downloaded)"
+        )
+    for name in (CONFIG, WEIGHTS, TOKENIZER):
+        if not (folder / name).is_file():
+            raise ModelFolderError(
+                f"{folder} is not a whole model folder: {name} is missing; "
+                "export or copy the model again"
+            )
+    config = _parse_config(folder)
+    version = config.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ModelFolderError(
+            f"{folder} has format version {version} and this is mala_asr "
+            f"{mala_asr.__version__}, which reads up to {FORMAT_VERSION}; "
+            "upgrade mala_asr"
+        )
+    if config.pop("checksum", None) != _checksum(config):
+        raise _changed(folder, CONFIG)
+    for key in ("model", "sha256"):
+        if not isinstance(config.get(key), dict):
+            raise ModelFolderError(
+                f"{folder}: {CONFIG} has no '{key}'; export the model again"
+            )
+    return config
+
+
+def _checksum(config: Mapping[str, Any]) -> str:
+    text = json.dumps(config, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_digest(
+    folder: Path, name: str, digest: str, config: Mapping[str, Any]
+) -> None:
+    if config["sha256"].get(name) != digest:
+        raise _changed(folder, name)
+
+
+def _changed(folder: Path, name: str) -> ModelFolderError:
+    return ModelFolderError(
+        f"{folder}: {name} is damaged or was changed after it was written; "
+        "export or copy the model again"
+    )
+
+
+def _read_weights(
+    folder: Path, config: Mapping[str, Any]
+) -> dict[str, torch.Tensor]:
+    data = (folder / WEIGHTS).read_bytes()
+    _check_digest(folder, WEIGHTS, hashlib.sha256(data).hexdigest(), config)
+    try:
+        return safetensors.torch.load(data)
+    except safetensors.SafetensorError as error:
+        raise ModelFolderError(
+            f"{folder}: {WEIGHTS} cannot be read ({error})"
+        ) from error
+
+
+def build_model(
+    settings: Any, weights: Mapping[str, torch.Tensor], source: Path
+) -> MalaASR:
+    """Build a model from settings and weights that were kept apart.
+
+    Arguments
+    ---------
+    settings : Any
+        What should be the ``config`` of a MalaASR.
+    weights : Mapping[str, torch.Tensor]
+        What should be its state dict.
+    source : Path
+        The file of the settings, for the message of an error.
+
+    Returns
+    -------
+    MalaASR
+        The model.
+
+    Raises
+    ------
+    ModelFolderError
+        When the settings build no model or the weights do not fit it.
+    """
+    try:
+        model = MalaASR(**settings)
+    except Exception as error:
+        raise ModelFolderError(
+            f"{source} does not describe a model: {error}"
+        ) from error
+    if model.config != settings:
+        raise ModelFolderError(
+            f"{source} lacks some of the model's settings; export it again"
+        )
+    shapes = {name: value.shape for name, value in weights.items()}
+    wanted = {n: value.shape for n, value in model.state_dict().items()}
+    differing = [
+        name
+        for name in sorted(shapes.keys() | wanted.keys())
+        if shapes.get(name) != wanted.get(name)
+    ]
+    if differing:
+        raise ModelFolderError(
+            f"the weights do not fit the model of {source}, first "
+            f"'{differing[0]}'; take both from one training"
+        )
+    model.load_state_dict(weights)
+    return model
