@@ -1,0 +1,1 @@
+"""Audio, corpora, manifests, tokenizers and cached features."""

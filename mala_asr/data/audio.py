@@ -1,0 +1,261 @@
+"""Audio files in, 16 kHz mono float32 out, or a line saying why not.
+
+libsndfile reads (WAV, FLAC, Ogg, MP3, AIFF ...). Another sample rate or more
+than one channel is converted, and the log says so once for each kind.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import soundfile
+
+from mala_asr.errors import MalaError
+
+if TYPE_CHECKING:  # headers are read without waiting for torch
+    import numpy
+    import torch
+
+logger = logging.getLogger(__name__)
+
+SAMPLE_RATE = 16000
+
+# A streamed FLAC does not know its length; libsndfile then says 2^63 - 1, and
+# cannot seek in it.
+_UNKNOWN_FRAMES = 1 << 62
+
+
+class AudioError(MalaError):
+    """An audio file that cannot be used, with the remedy."""
+
+
+@dataclass(frozen=True)
+class AudioInfo:
+    """What a file's header says.
+
+    Arguments
+    ---------
+    sample_rate : int
+        In Hz.
+    channels : int
+        Number of channels.
+    frames : int
+        Samples of each channel.
+
+    Example
+    -------
+    >>> AudioInfo(sample_rate=16000, channels=2, frames=8000).duration
+    0.5
+    """
+
+    sample_rate: int
+    channels: int
+    frames: int
+
+    @property
+    def duration(self) -> float:
+        """Length in seconds."""
+        return self.frames / self.sample_rate
+
+
+def audio_info(path: str | os.PathLike[str]) -> AudioInfo:
+    """Read the header of an audio file.
+
+    Arguments
+    ---------
+    path : str or os.PathLike
+        The file.
+
+    Returns
+    -------
+    AudioInfo
+        Its sample rate, channels and length.
+
+    Raises
+    ------
+    AudioError
+        If it is missing, is no audio that libsndfile reads, or is empty.
+
+    Example
+    -------
+    >>> path = getfixture("tmp_path") / "a.wav"
+    >>> soundfile.write(path, [0.0] * 800, 8000)
+    >>> audio_info(path)
+    AudioInfo(sample_rate=8000, channels=1, frames=800)
+    """
+    with _open(path) as file:
+        return _info(path, file)
+
+
+def read_audio(
+    path: str | os.PathLike[str],
+    start: float | None = None,
+    stop: float | None = None,
+    sample_rate: int = SAMPLE_RATE,
+) -> torch.Tensor:
+    """Read a file, or a part of it, as one channel at one sample rate.
+
+    Arguments
+    ---------
+    path : str or os.PathLike
+        The file.
+    start : float, optional
+        Where to start, in seconds from the beginning.
+    stop : float, optional
+        Where to stop; the file's end if it comes first.
+    sample_rate : int
+        The rate wanted, in Hz. Other rates are resampled, and channels are
+        averaged; the log says so once for each kind.
+
+    Returns
+    -------
+    torch.Tensor
+        Shape (samples,), float32.
+
+    Raises
+    ------
+    AudioError
+        If the file or the part cannot be read, is empty, cut short, or
+        holds samples that are not finite.
+
+    Example
+    -------
+    >>> path = getfixture("tmp_path") / "a.wav"
+    >>> soundfile.write(path, [[0.5, 0.0]] * 800, 8000)
+    >>> read_audio(path).shape, read_audio(path, stop=0.05).shape
+    (torch.Size([1600]), torch.Size([800]))
+    """
+    import torch
+
+    with _open(path) as file:
+        info = _info(path, file)
+        samples = torch.from_numpy(_read(path, file, info, start, stop))
+    if not torch.isfinite(samples).all():
+        raise AudioError(
+            f"{path} holds samples that are not finite numbers; "
+            f"{_convert_hint(path)}"
+        )
+    if info.channels > 1 or info.sample_rate != sample_rate:
+        _say_conversion(info.sample_rate, info.channels, sample_rate)
+    mono = samples.mean(dim=1)
+    if info.sample_rate != sample_rate:
+        from torchaudio.functional import resample
+
+        mono = resample(mono, info.sample_rate, sample_rate)
+    return mono
+
+
+def change_speed(samples: torch.Tensor, speed: float) -> torch.Tensor:
+    """Play samples faster or slower; the pitch moves with the speed.
+
+    Arguments
+    ---------
+    samples : torch.Tensor
+        Shape (samples,).
+    speed : float
+        1.1 makes them a tenth faster, so shorter.
+
+    Returns
+    -------
+    torch.Tensor
+        Shape (samples / speed, rounded up).
+
+    Raises
+    ------
+    ValueError
+        If the speed is not positive.
+
+    Example
+    -------
+    >>> import torch
+    >>> change_speed(torch.zeros(16000), 1.25).shape
+    torch.Size([12800])
+    """
+    if speed <= 0:
+        raise ValueError(f"speed must be positive, not {speed}")
+    if speed == 1.0:
+        return samples
+    from torchaudio.functional import resample
+
+    # Rates with a large common divisor keep the resampling filter short.
+    return resample(samples, round(1000 * speed), 1000)
+
+
+def _open(path: str | os.PathLike[str]) -> soundfile.SoundFile:
+    if not os.path.exists(path):
+        raise AudioError(f"no such audio file: {path}; check the path")
+    if os.path.isdir(path):
+        raise AudioError(f"{path} is a folder; name an audio file in it")
+    if not os.access(path, os.R_OK):
+        raise AudioError(f"no permission to read {path}; change its mode")
+    if os.path.getsize(path) == 0:
+        raise AudioError(f"{path} is an empty file; replace it")
+    try:
+        return soundfile.SoundFile(path)
+    # TypeError: soundfile asks for a format where the name ends in .raw
+    except (soundfile.SoundFileError, TypeError) as error:
+        raise AudioError(
+            f"{path} is not audio that libsndfile reads; {_convert_hint(path)}"
+        ) from error
+
+
+def _info(path: str | os.PathLike[str], file: soundfile.SoundFile) -> AudioInfo:
+    if file.frames >= _UNKNOWN_FRAMES:
+        raise AudioError(
+            f"{path} does not state its length; {_convert_hint(path)}"
+        )
+    if file.frames <= 0:
+        raise AudioError(f"{path} holds no samples; replace or remove it")
+    return AudioInfo(file.samplerate, file.channels, file.frames)
+
+
+def _read(
+    path: str | os.PathLike[str],
+    file: soundfile.SoundFile,
+    info: AudioInfo,
+    start: float | None,
+    stop: float | None,
+) -> numpy.ndarray:
+    first = round((start or 0.0) * info.sample_rate)
+    last = info.frames
+    if stop is not None:
+        last = min(last, round(stop * info.sample_rate))
+    if not 0 <= first < last:
+        raise AudioError(
+            f"{path} has no samples from {start or 0.0:g} s to "
+            f"{'its end' if stop is None else f'{stop:g} s'}: it is "
+            f"{info.duration:g} s long; check start and stop"
+        )
+    try:
+        file.seek(first)
+        samples = file.read(last - first, dtype="float32", always_2d=True)
+    except soundfile.SoundFileError as error:
+        raise AudioError(f"{path} is damaged ({error}); replace it") from error
+    if len(samples) < last - first:
+        raise AudioError(
+            f"{path} is cut short: it ends at "
+            f"{(first + len(samples)) / info.sample_rate:g} s of "
+            f"{info.duration:g} s; replace it"
+        )
+    return samples
+
+
+def _convert_hint(path: str | os.PathLike[str]) -> str:
+    target = f"{Path(path).stem}-converted.flac"
+    return f"convert it first: ffmpeg -i {Path(path).name} {target}"
+
+
+@cache
+def _say_conversion(rate: int, channels: int, wanted: int) -> None:
+    """Cached, so that each kind of file is spoken of once."""
+    steps = []
+    if channels > 1:
+        steps.append(f"{channels} channels averaged to one")
+    if rate != wanted:
+        steps.append(f"{rate} Hz resampled to {wanted} Hz")
+    logger.info("audio converted on reading: %s", ", ".join(steps))

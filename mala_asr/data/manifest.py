@@ -1,0 +1,219 @@
+"""Manifests: SpeechBrain's CSV lists of utterances.
+
+One line is one utterance: ID, duration (seconds), wav (path), spk_id, wrd
+(its words) and, where it is a part of a longer file, start and stop (seconds).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mala_asr.data.files import replacing
+from mala_asr.errors import MalaError
+
+COLUMNS = ("ID", "duration", "wav", "spk_id", "wrd")
+SPAN_COLUMNS = ("start", "stop")
+
+
+class ManifestError(MalaError):
+    """A manifest that cannot be read or written as it is."""
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """One line of a manifest.
+
+    Arguments
+    ---------
+    id : str
+        Name of the utterance, unique in its manifest.
+    duration : float
+        Length in seconds.
+    wav : str
+        Path of the audio file.
+    spk_id : str
+        Name of the speaker.
+    wrd : str
+        The words spoken.
+    start : float, optional
+        Where the utterance starts in the file, in seconds.
+    stop : float, optional
+        Where it stops.
+
+    Example
+    -------
+    >>> Utterance("84-1-0000", 2.5, "84-1-0000.flac", "84", "GO ON").spk_id
+    '84'
+    """
+
+    id: str
+    duration: float
+    wav: str
+    spk_id: str
+    wrd: str
+    start: float | None = None
+    stop: float | None = None
+
+
+def write_manifest(
+    path: str | os.PathLike[str], utterances: Iterable[Utterance]
+) -> None:
+    """Write utterances as a SpeechBrain CSV, all of them or nothing.
+
+    The columns start and stop are written where some utterance has them.
+
+    Arguments
+    ---------
+    path : str or os.PathLike
+        The CSV to write; an existing one is replaced.
+    utterances : iterable of Utterance
+        What to write, in this order.
+
+    Raises
+    ------
+    ManifestError
+        If two utterances share an id.
+
+    Example
+    -------
+    >>> path = getfixture("tmp_path") / "dev.csv"
+    >>> write_manifest(path, [Utterance("a", 1.5, "a.flac", "spk", "HELLO")])
+    >>> print(path.read_text(), end="")
+    ID,duration,wav,spk_id,wrd
+    a,1.5,a.flac,spk,HELLO
+    """
+    utterances = list(utterances)
+    _refuse_duplicates(path, (utterance.id for utterance in utterances))
+    spans = any(u.start is not None or u.stop is not None for u in utterances)
+    with (
+        replacing(path) as temporary,
+        open(temporary, "w", newline="", encoding="utf-8") as stream,
+    ):
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(COLUMNS + SPAN_COLUMNS if spans else COLUMNS)
+        for u in utterances:
+            row = [u.id, u.duration, u.wav, u.spk_id, u.wrd]
+            writer.writerow(row + [u.start, u.stop] if spans else row)
+
+
+def read_manifest(path: str | os.PathLike[str]) -> list[Utterance]:
+    """Read a manifest; columns it does not know are left alone.
+
+    Arguments
+    ---------
+    path : str or os.PathLike
+        A CSV with the columns ID, duration, wav, spk_id, wrd and perhaps
+        start, stop.
+
+    Returns
+    -------
+    list of Utterance
+        In the file's order.
+
+    Raises
+    ------
+    ManifestError
+        If the file is missing, is not such a CSV, or repeats an id.
+
+    Example
+    -------
+    >>> path = getfixture("tmp_path") / "dev.csv"
+    >>> write_manifest(path, [Utterance("a", 1.5, "a.flac", "spk", "HELLO")])
+    >>> read_manifest(path)[0].wrd
+    'HELLO'
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
+            reader = csv.DictReader(stream, strict=True)
+            _require_columns(path, reader.fieldnames or ())
+            utterances = [
+                _utterance(path, reader.line_num, row) for row in reader
+            ]
+    except OSError as error:
+        raise ManifestError(
+            f"cannot read the manifest {path}: {error.strerror}; "
+            "write one with `mala-asr prepare`"
+        ) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ManifestError(
+            f"{path} is not a CSV in UTF-8 ({error}); "
+            "write one with `mala-asr prepare`"
+        ) from error
+    _refuse_duplicates(path, (utterance.id for utterance in utterances))
+    return utterances
+
+
+def _require_columns(
+    path: str | os.PathLike[str], fields: Iterable[str]
+) -> None:
+    present = set(fields)
+    missing = [name for name in COLUMNS if name not in present]
+    if missing:
+        raise ManifestError(
+            f"{path} has no column {', '.join(missing)}; "
+            f"a manifest's first line is {','.join(COLUMNS)}"
+        )
+
+
+def _utterance(
+    path: str | os.PathLike[str], line: int, row: dict[str, str | None]
+) -> Utterance:
+    short = [name for name in COLUMNS if row[name] is None]
+    if short:
+        raise ManifestError(
+            f"{path}, line {line}: no value for {', '.join(short)}; "
+            "give every column a value"
+        )
+    duration = _seconds(path, line, "duration", row)
+    if duration is None:
+        raise ManifestError(
+            f"{path}, line {line}: the duration is empty; give it in seconds"
+        )
+    return Utterance(
+        id=row["ID"] or "",
+        duration=duration,
+        wav=row["wav"] or "",
+        spk_id=row["spk_id"] or "",
+        wrd=row["wrd"] or "",
+        start=_seconds(path, line, "start", row),
+        stop=_seconds(path, line, "stop", row),
+    )
+
+
+def _seconds(
+    path: str | os.PathLike[str],
+    line: int,
+    column: str,
+    row: dict[str, str | None],
+) -> float | None:
+    text = row.get(column)
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise ManifestError(
+            f"{path}, line {line}: {column} is {text!r}; "
+            "give a number of seconds"
+        )
+    return value
+
+
+def _refuse_duplicates(
+    path: str | os.PathLike[str], ids: Iterable[str]
+) -> None:
+    seen: set[str] = set()
+    for name in ids:
+        if name in seen:
+            raise ManifestError(
+                f"{Path(path).name}: the id {name!r} appears twice; "
+                "give every utterance its own"
+            )
+        seen.add(name)

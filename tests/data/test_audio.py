@@ -1,0 +1,166 @@
+"""Audio is read as 16 kHz mono, or refused with the file and the remedy."""
+
+import logging
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from mala_asr.data import audio
+from mala_asr.data.audio import (
+    AudioError,
+    audio_info,
+    change_speed,
+    read_audio,
+)
+
+
+def tone(seconds: float, rate: int, pitch: float = 440.0) -> np.ndarray:
+    return 0.5 * np.sin(2 * np.pi * pitch * np.arange(seconds * rate) / rate)
+
+
+@pytest.fixture
+def flac(tmp_path: Path) -> Path:
+    path = tmp_path / "a.flac"
+    soundfile.write(path, tone(2.0, 16000), 16000)
+    return path
+
+
+def test_samples_come_as_they_were_written(flac):
+    samples = read_audio(flac)
+    assert samples.dtype == torch.float32
+    assert np.allclose(samples, tone(2.0, 16000), atol=1e-4)
+    assert audio_info(flac).duration == 2.0
+
+
+@pytest.mark.parametrize("rate", [8000, 22050, 44100, 48000])
+def test_other_rates_become_16_khz(tmp_path, rate):
+    soundfile.write(tmp_path / "a.wav", tone(1.0, rate), rate)
+    samples = read_audio(tmp_path / "a.wav")
+    assert len(samples) == 16000
+    middle = slice(1000, -1000)
+    expected = tone(1.0, 16000)[middle]
+    assert np.allclose(samples[middle], expected, atol=0.01)
+
+
+def test_channels_are_averaged(tmp_path):
+    left, right = tone(1.0, 16000), tone(1.0, 16000, pitch=300)
+    soundfile.write(tmp_path / "a.wav", np.stack([left, right], 1), 16000)
+    samples = read_audio(tmp_path / "a.wav")
+    assert np.allclose(samples, (left + right) / 2, atol=1e-4)
+
+
+def test_conversion_is_said_once_for_each_kind(tmp_path, caplog):
+    audio._say_conversion.cache_clear()
+    for name in ("a.wav", "b.wav"):
+        soundfile.write(tmp_path / name, np.zeros((800, 2)), 8000)
+    soundfile.write(tmp_path / "c.wav", np.zeros(1600), 16000)
+    with caplog.at_level(logging.INFO, logger="mala_asr"):
+        for name in ("a.wav", "b.wav", "c.wav"):
+            read_audio(tmp_path / name)
+    (line,) = caplog.messages
+    assert "2 channels" in line and "8000 Hz resampled to 16000 Hz" in line
+
+
+def test_a_part_is_cut_to_the_sample(flac):
+    whole = read_audio(flac)
+    assert torch.equal(read_audio(flac, 0.5, 1.25), whole[8000:20000])
+    assert torch.equal(read_audio(flac, start=1.5), whole[24000:])
+    # A stop past the end is the end: durations are often rounded up.
+    assert torch.equal(read_audio(flac, stop=2.01), whole)
+
+
+@pytest.mark.parametrize(
+    "start, stop", [(2.0, None), (1.0, 1.0), (1.5, 1.0), (-1.0, 1.0)]
+)
+def test_an_empty_part_is_refused(flac, start, stop):
+    with pytest.raises(AudioError, match="check start and stop"):
+        read_audio(flac, start, stop)
+
+
+def missing(path: Path) -> None:
+    pass
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def empty(path: Path) -> None:
+    path.touch()
+
+
+def text(path: Path) -> None:
+    path.write_text("these are words, not samples")
+
+
+def headers_only(path: Path) -> None:
+    soundfile.write(path, np.zeros(0), 16000)
+
+
+def no_length(path: Path) -> None:
+    """A FLAC as it is streamed: its header counts no samples."""
+    soundfile.write(path, tone(1.0, 16000), 16000, format="FLAC")
+    data = bytearray(path.read_bytes())
+    data[21] &= 0xF0
+    data[22:26] = bytes(4)
+    path.write_bytes(data)
+
+
+def cut_short(path: Path) -> None:
+    soundfile.write(path, tone(5.0, 16000), 16000, format="FLAC")
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def not_a_number(path: Path) -> None:
+    samples = np.zeros(1000)
+    samples[500] = math.nan
+    soundfile.write(path, samples, 16000, format="WAV", subtype="FLOAT")
+
+
+@pytest.mark.parametrize(
+    "make, remedy",
+    [
+        (missing, "check the path"),
+        (folder, "name an audio file"),
+        (empty, "replace it"),
+        (text, "ffmpeg -i speech.wav"),
+        (headers_only, "replace or remove"),
+        (no_length, "ffmpeg -i speech.wav"),
+        (cut_short, "replace it"),
+        (not_a_number, "ffmpeg -i speech.wav"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_the_remedy(tmp_path, make, remedy):
+    path = tmp_path / "speech.wav"
+    make(path)
+    with pytest.raises(AudioError) as caught:
+        read_audio(path)
+    line = str(caught.value)
+    assert str(path) in line and remedy in line and "\n" not in line
+
+
+def test_m4a_is_refused_with_the_command_that_converts_it(tmp_path):
+    path = tmp_path / "memo.m4a"
+    path.write_bytes(b"\0\0\0\x20ftypM4A " + bytes(100))
+    with pytest.raises(AudioError, match="ffmpeg -i memo.m4a .*flac"):
+        audio_info(path)
+
+
+@pytest.mark.parametrize("speed", [0.9, 1.1])
+def test_speed_changes_length_and_pitch(speed):
+    samples = torch.from_numpy(tone(1.0, 16000)).float()
+    changed = change_speed(samples, speed)
+    assert len(changed) == math.ceil(16000 / speed)
+    spectrum = torch.fft.rfft(changed).abs()
+    pitch = spectrum.argmax() * 16000 / len(changed)
+    assert pitch == pytest.approx(440 * speed, abs=1.5)
+
+
+def test_speed_one_changes_nothing():
+    samples = torch.randn(100)
+    assert change_speed(samples, 1.0) is samples
