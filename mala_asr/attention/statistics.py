@@ -67,7 +67,7 @@ class KeyStatistics(NamedTuple):
 
     Arguments
     ---------
-    count : Tensor
+    number : Tensor
         Number of keys, float, shape (..., 1, 1).
     key_mean : Tensor
         Mean of phi(k), shape (..., 1, d_key).
@@ -88,7 +88,7 @@ class KeyStatistics(NamedTuple):
     torch.Size([2, 4, 3])
     """
 
-    count: Tensor
+    number: Tensor
     key_mean: Tensor
     rotated_mean: Tensor
     value_mean: Tensor
@@ -136,16 +136,15 @@ class KeyStatistics(NamedTuple):
             divisor = count.clamp_min(1.0)
         key_mean = keys.sum(-2, keepdim=True) / divisor
         value_mean = values.sum(-2, keepdim=True) / divisor
-        centred = values - value_mean
-        if visible is not None:
-            centred = torch.where(shown, centred, 0.0)
         carried = keys if rotated_keys is None else rotated_keys
         rotated_mean = (
             key_mean
             if rotated_keys is None
             else rotated_keys.sum(-2, keepdim=True) / divisor
         )
-        covariance = carried.transpose(-2, -1) @ (centred / divisor)
+        # Hidden keys are zero by now, so their centred values do not count.
+        covariance = carried.transpose(-2, -1) @ (values - value_mean)
+        covariance = covariance / divisor
         return cls(count, key_mean, rotated_mean, value_mean, covariance)
 
     def merge(self, other: KeyStatistics) -> KeyStatistics:
@@ -171,8 +170,8 @@ class KeyStatistics(NamedTuple):
         >>> torch.allclose(whole.covariance, parts.covariance, atol=1e-6)
         True
         """
-        count = self.count + other.count
-        share = other.count / count.clamp_min(1.0)
+        count = self.number + other.number
+        share = other.number / count.clamp_min(1.0)
         value_gap = other.value_mean - self.value_mean
         rotated_gap = other.rotated_mean - self.rotated_mean
         key_mean = self.key_mean + share * (other.key_mean - self.key_mean)
@@ -212,7 +211,7 @@ class KeyStatistics(NamedTuple):
         """
         if steps == 0:
             return self
-        chunks = self.count.shape[-3]
+        chunks = self.number.shape[-3]
         kept = max(chunks - steps, 0)
 
         def shift(means: Tensor) -> Tensor:
@@ -221,7 +220,7 @@ class KeyStatistics(NamedTuple):
 
         key_mean = shift(self.key_mean)
         return KeyStatistics(
-            shift(self.count),
+            shift(self.number),
             key_mean,
             key_mean
             if self.rotated_mean is self.key_mean
@@ -254,7 +253,7 @@ def merge_windows(chunks: KeyStatistics, width: int) -> KeyStatistics:
     -------
     >>> keys, values = torch.rand(5, 2, 4), torch.rand(5, 2, 3)
     >>> chunks = KeyStatistics.of_keys(keys, values)
-    >>> merge_windows(chunks, 3).count.flatten()
+    >>> merge_windows(chunks, 3).number.flatten()
     tensor([2., 4., 6., 6., 6.])
     """
     merged: KeyStatistics | None = None

@@ -81,7 +81,7 @@ class Speaker:
 # None of these has a `breath`: see `speak`.
 SPEAKERS = (
     Speaker("101", "M", "en-us", TRAIN),
-    Speaker("102", "M", "en-us+m2", TRAIN),
+    Speaker("102", "M", "en", TRAIN),
     Speaker("103", "M", "en-us+m3", TRAIN),
     Speaker("104", "M", "en-us+m4", TRAIN),
     Speaker("105", "M", "en-us+m7", TRAIN),
@@ -92,7 +92,7 @@ SPEAKERS = (
     Speaker("110", "F", "en-us+steph", TRAIN),
     Speaker("111", "F", "en+f4", TRAIN),
     Speaker("112", "F", "en+steph", TRAIN),
-    Speaker("201", "M", "en-us+m8", DEV),
+    Speaker("201", "M", "en-us+m2", DEV),
     Speaker("202", "F", "en-us+aunty", DEV),
     Speaker("301", "M", "en-us+m1", TEST),
     Speaker("302", "F", "en-us+f1", TEST),

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from speechbrain.lobes.models.transformer.Conformer import (
     ConformerEncoder,
     ConformerEncoderLayer,
@@ -161,6 +162,8 @@ class MalaConformerEncoderLayer(ConformerEncoderLayer):
     torch.Size([2, 50, 64])
     """
 
+    mha_layer: Any  # one of several classes with the same calls
+
     def __init__(
         self,
         d_model: int,
@@ -224,7 +227,7 @@ class MalaConformerEncoderLayer(ConformerEncoderLayer):
                 "chunk_size": dynchunktrain_config.chunk_size,
                 "left_chunks": dynchunktrain_config.left_context_size,
             }
-        x = x + 0.5 * self.ffn_module1(x)
+        x = torch.add(x, self.ffn_module1(x), alpha=0.5)
         normed = self.norm1(x)
         attended, _ = self.mha_layer(
             normed,
@@ -240,7 +243,8 @@ class MalaConformerEncoderLayer(ConformerEncoderLayer):
         if src_key_padding_mask is not None:
             padding = src_key_padding_mask.unsqueeze(-1)
         x = x + self.convolution_module(x, padding, dynchunktrain_config)
-        return self.norm2(x + 0.5 * self.ffn_module2(x)), None
+        x = torch.add(x, self.ffn_module2(x), alpha=0.5)
+        return self.norm2(x), None
 
     def forward_streaming(
         self,
@@ -266,7 +270,7 @@ class MalaConformerEncoderLayer(ConformerEncoderLayer):
         None
             In place of attention scores.
         """
-        x = x + 0.5 * self.ffn_module1(x)
+        x = torch.add(x, self.ffn_module1(x), alpha=0.5)
         x = x + self.mha_layer.forward_streaming(
             self.norm1(x), context.attention
         )
@@ -276,7 +280,8 @@ class MalaConformerEncoderLayer(ConformerEncoderLayer):
             )
         )
         x = x + convolved
-        return self.norm2(x + 0.5 * self.ffn_module2(x)), None
+        x = torch.add(x, self.ffn_module2(x), alpha=0.5)
+        return self.norm2(x), None
 
 
 class MalaConformerEncoder(ConformerEncoder):
@@ -297,6 +302,8 @@ class MalaConformerEncoder(ConformerEncoder):
     >>> encoder(torch.rand(2, 50, 64))[0].shape
     torch.Size([2, 50, 64])
     """
+
+    layers: Any  # a ModuleList of MalaConformerEncoderLayer
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import torch
 from speechbrain.lobes.models.convolution import ConvolutionFrontEnd
@@ -19,8 +20,10 @@ from torch.nn import functional
 
 from mala_asr.models.attention import ModelOptionError
 
+Length = TypeVar("Length", int, Tensor)
 
-def halved(length: int | Tensor) -> int | Tensor:
+
+def halved(length: Length) -> Length:
     """Count the frames after a convolution of stride 2.
 
     Arguments
@@ -122,7 +125,7 @@ class ConvFrontEnd4x(ConvolutionFrontEnd):
             dropout=dropout,
         )
         # Channels times frequency bins: what the encoder is fed per frame.
-        self.output_size = 32 * int(halved(halved(n_mels)))
+        self.output_size = 32 * halved(halved(n_mels))
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Subsample.
@@ -195,12 +198,12 @@ class SeparableFrontEnd(nn.Module):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        bins = int(halved(n_mels))
+        bins = halved(n_mels)
         self.conv = nn.Conv2d(1, channels[0], 3, stride=2)
         self.norm = nn.LayerNorm((bins, channels[0]))
         self.stages = nn.ModuleList()
         for before, after in zip(channels[:-1], channels[1:], strict=True):
-            bins = int(halved(bins))
+            bins = halved(bins)
             self.stages.append(_SeparableStage(before, after, bins))
         self.dropout = nn.Dropout(dropout)
         self.subsampling = 2 ** len(channels)

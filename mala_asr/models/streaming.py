@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mala_asr.attention.centred import check_chunks
 from mala_asr.models.asr import MalaASR
+from mala_asr.models.frontend import ConvFrontEnd4x, SeparableFrontEnd
 
 
 class FrontEndStream:
@@ -39,9 +40,9 @@ class FrontEndStream:
     True
     """
 
-    def __init__(self, frontend: torch.nn.Module) -> None:
+    def __init__(self, frontend: ConvFrontEnd4x | SeparableFrontEnd) -> None:
         self.frontend = frontend
-        self.factor = int(frontend.subsampling)  # type: ignore[arg-type]
+        self.factor = frontend.subsampling
         self.pending: Tensor | None = None
         self.first = True
 
@@ -70,11 +71,7 @@ class FrontEndStream:
             ready = -(-available // self.factor)
         self.pending = feats
         if ready <= drop:
-            return feats.new_zeros(
-                feats.shape[0],
-                0,
-                self.frontend.output_size,  # type: ignore[arg-type]
-            )
+            return feats.new_zeros(feats.shape[0], 0, self.frontend.output_size)
         out = self.frontend(feats)[:, drop:ready].flatten(2)
         self.pending = feats[:, (ready - 1) * self.factor :]
         self.first = False

@@ -177,7 +177,7 @@ def test_the_state_of_a_stream_never_grows():
         limited.attend(q, k, v)
     assert len(unlimited.past) == 1
     assert len(limited.past) == 3
-    assert (unlimited.past[0].count == 400).all()
+    assert (unlimited.past[0].number == 400).all()
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

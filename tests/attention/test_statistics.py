@@ -52,7 +52,7 @@ def test_an_empty_set_is_neutral():
     nothing = KeyStatistics.of_keys(
         keys, values, torch.zeros(2, 3, 6, dtype=torch.bool)
     )
-    assert nothing.count.sum() == 0
+    assert nothing.number.sum() == 0
     for merged in (some.merge(nothing), nothing.merge(some)):
         for got, expected in zip(merged, some, strict=True):
             assert (got - expected).abs().max() <= TOLERANCE
