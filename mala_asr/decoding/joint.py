@@ -12,11 +12,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import torch
-from speechbrain.decoders import (
-    CTCScorer,
-    S2STransformerBeamSearcher,
-    ScorerBuilder,
-)
+from speechbrain.decoders import S2STransformerBeamSearcher, ScorerBuilder
+from speechbrain.decoders.scorer import CTCScorer as HostCTCScorer
 
 from mala_asr.decoding.hypothesis import Hypothesis, spell
 from mala_asr.errors import MalaError
@@ -79,11 +76,12 @@ class JointBeamSearch:
         self.tokenizer = tokenizer
         self.searcher = _BoundedSearcher(
             blank_index=tokenizer.pad_id(),
+            tokens_per_frame=model.ctc_upsampling,
             modules=[model.transformer, model.decoder_head],
             bos_index=tokenizer.bos_id(),
             eos_index=tokenizer.eos_id(),
             min_decode_ratio=0.0,
-            max_decode_ratio=1.0,
+            max_decode_ratio=float(model.ctc_upsampling),
             beam_size=beam_size,
             scorer=_ctc_scorer(model, tokenizer, ctc_weight),
             using_eos_threshold=False,
@@ -128,9 +126,12 @@ class JointBeamSearch:
 class _BoundedSearcher(S2STransformerBeamSearcher):
     """The host's search, made to end by each utterance's own last frame."""
 
-    def __init__(self, blank_index: int, **settings: Any) -> None:
+    def __init__(
+        self, blank_index: int, tokens_per_frame: int, **settings: Any
+    ) -> None:
         super().__init__(**settings)
         self.blank_index = blank_index
+        self.tokens_per_frame = tokens_per_frame
 
     def set_n_out(self) -> int:
         """Give the size of the vocabulary; the host asks its own Linear."""
@@ -139,7 +140,7 @@ class _BoundedSearcher(S2STransformerBeamSearcher):
     def change_max_decoding_length(
         self, min_decode_steps: int, max_decode_steps: int
     ) -> tuple[int, int]:
-        """Allow one token a frame and eos, within the table of positions."""
+        """Allow a token per CTC frame and eos, within the positions' table."""
         return min_decode_steps, min(max_decode_steps + 1, MAX_POSITIONS)
 
     def forward_step(
@@ -156,7 +157,8 @@ class _BoundedSearcher(S2STransformerBeamSearcher):
         log_probs, memory, attn = super().forward_step(
             inp_tokens, memory, enc_states, enc_lens
         )
-        must_end = memory.shape[1] > enc_lens.clamp(max=MAX_POSITIONS - 1)
+        most = (enc_lens * self.tokens_per_frame).clamp(max=MAX_POSITIONS - 1)
+        must_end = memory.shape[1] > most
         forbidden = must_end.unsqueeze(1).repeat(1, log_probs.shape[1])
         forbidden[:, self.eos_index] = False
         # The host leaves the blank to the CTC scorer: its -1e20 is taken
@@ -164,6 +166,17 @@ class _BoundedSearcher(S2STransformerBeamSearcher):
         # impossible hypothesis wins.
         forbidden[:, self.blank_index] = True
         return log_probs.masked_fill(forbidden, self.minus_inf), memory, attn
+
+
+class CTCScorer(HostCTCScorer):
+    """The host's CTC scorer over `ctc_upsampling` frames an encoder frame.
+
+    The host finds a scorer's weight by the name of its class.
+    """
+
+    def reset_mem(self, x: torch.Tensor, enc_lens: torch.Tensor) -> None:
+        """Start an utterance; the host counts in encoder frames."""
+        super().reset_mem(x, enc_lens * self.ctc_fc.upsampling)
 
 
 def _ctc_scorer(

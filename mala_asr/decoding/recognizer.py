@@ -124,4 +124,5 @@ class Recognizer:
         self, enc: torch.Tensor, lengths: torch.Tensor
     ) -> list[Hypothesis]:
         log_probs = self.model.ctc_log_probs(enc)
-        return ctc_greedy(log_probs, lengths, self.tokenizer)
+        ctc_lengths = lengths * self.model.ctc_upsampling
+        return ctc_greedy(log_probs, ctc_lengths, self.tokenizer)

@@ -34,9 +34,9 @@ class ASROutput(NamedTuple):
     Arguments
     ---------
     ctc_log_probs : Tensor
-        Shape (batch, time, vocab_size).
+        Shape (batch, CTC frames, vocab_size).
     lengths : Tensor
-        Valid frames of each utterance in it, shape (batch,).
+        Valid CTC frames of each utterance in it, shape (batch,).
     decoder_log_probs : Tensor, optional
         Shape (batch, tokens, vocab_size), where tokens were given.
     """
@@ -68,6 +68,9 @@ class MalaASR(nn.Module):
     ctc_weight : float
         Share of CTC in the objective, in (0, 1]; at 1.0 no decoder is
         built.
+    ctc_upsampling : int
+        CTC frames that each encoder frame gives: 2 lets an encoder of
+        80 ms frames spell letters, of which there are 15 a second.
     sample_rate : int
         In Hz.
     n_mels : int
@@ -114,6 +117,7 @@ class MalaASR(nn.Module):
         kernel_size: int = 31,
         dropout: float = 0.1,
         ctc_weight: float = 0.3,
+        ctc_upsampling: int = 1,
         sample_rate: int = 16000,
         n_mels: int = 80,
         n_fft: int = 512,
@@ -143,7 +147,8 @@ class MalaASR(nn.Module):
         self.register_buffer("feature_std", torch.ones(n_mels))
         self.frontend = build_frontend(frontend, n_mels, min(dropout, 0.1))
         self.subsampling = self.frontend.subsampling
-        self.frame_shift = self.subsampling * hop_length / 1000
+        # Seconds of a CTC frame.
+        self.frame_shift = self.subsampling * hop_length / 1000 / ctc_upsampling
         self.transformer = MalaTransformerASR(
             vocab_size,
             self.frontend.output_size,
@@ -157,35 +162,34 @@ class MalaASR(nn.Module):
             kernel_size,
             dropout,
         )
-        self.ctc_head = nn.Linear(d_model, vocab_size)
+        self.ctc_upsampling = ctc_upsampling
+        self.ctc_head = CTCHead(d_model, vocab_size, ctc_upsampling)
         self.decoder_head = (
             nn.Linear(d_model, vocab_size) if self.has_decoder else None
         )
 
     def _check_options(self) -> None:
         """Refuse what no model can be built from, before building it."""
-        vocab_size, nhead, d_model, kernel_size, ctc_weight, decoder_layers = (
-            self.config[name]
-            for name in (
-                "vocab_size",
-                "nhead",
-                "d_model",
-                "kernel_size",
-                "ctc_weight",
-                "num_decoder_layers",
-            )
-        )
+        config = self.config
+        vocab_size, nhead = config["vocab_size"], config["nhead"]
+        d_model, kernel_size = config["d_model"], config["kernel_size"]
+        ctc_weight = config["ctc_weight"]
+        ctc_upsampling = config["ctc_upsampling"]
         if not 0.0 < ctc_weight <= 1.0:
             raise ModelOptionError(
                 f"ctc_weight is {ctc_weight}; give more than 0, and at most "
                 "1 (1 builds no decoder)"
+            )
+        if ctc_upsampling < 1:
+            raise ModelOptionError(
+                f"ctc_upsampling is {ctc_upsampling}; give 1 or more"
             )
         if vocab_size <= SPECIAL_TOKENS:
             raise ModelOptionError(
                 f"vocab_size is {vocab_size}; blank, BOS, EOS and unknown "
                 f"alone are {SPECIAL_TOKENS}"
             )
-        if ctc_weight < 1.0 and decoder_layers < 1:
+        if ctc_weight < 1.0 and config["num_decoder_layers"] < 1:
             raise ModelOptionError(
                 f"ctc_weight {ctc_weight} needs a decoder; give "
                 "num_decoder_layers of at least 1, or ctc_weight 1.0"
@@ -263,6 +267,21 @@ class MalaASR(nn.Module):
         """
         return -(-n_frames // self.subsampling)
 
+    def ctc_length(self, n_frames: Any) -> Any:
+        """Count the CTC frames of so many feature frames.
+
+        Arguments
+        ---------
+        n_frames : int or Tensor
+            Feature frames.
+
+        Returns
+        -------
+        int or Tensor
+            CTC frames, ``ctc_upsampling`` for each encoder frame.
+        """
+        return self.encoded_length(n_frames) * self.ctc_upsampling
+
     def encode(
         self,
         feats: Tensor,
@@ -310,7 +329,8 @@ class MalaASR(nn.Module):
         Returns
         -------
         Tensor
-            Log-probabilities, shape (batch, time, vocab_size).
+            Log-probabilities, shape (batch, time * ctc_upsampling,
+            vocab_size).
         """
         return self.ctc_head(encoded).float().log_softmax(-1)
 
@@ -373,7 +393,47 @@ class MalaASR(nn.Module):
         decoded = None
         if tokens is not None and self.has_decoder:
             decoded = self.decoder_log_probs(tokens, encoded, lengths)
-        return ASROutput(self.ctc_log_probs(encoded), lengths, decoded)
+        return ASROutput(
+            self.ctc_log_probs(encoded),
+            lengths * self.ctc_upsampling,
+            decoded,
+        )
+
+
+class CTCHead(nn.Linear):
+    """The output layer of CTC, one or several frames per encoder frame.
+
+    Arguments
+    ---------
+    d_model : int
+        Channels of the encoder.
+    vocab_size : int
+        Tokens, the blank included.
+    upsampling : int
+        Output frames per encoder frame.
+
+    Example
+    -------
+    >>> CTCHead(64, 30, upsampling=2)(torch.rand(1, 5, 64)).shape
+    torch.Size([1, 10, 30])
+    """
+
+    def __init__(
+        self, d_model: int, vocab_size: int, upsampling: int = 1
+    ) -> None:
+        super().__init__(d_model, vocab_size * upsampling)
+        self.upsampling = upsampling
+
+    def forward(self, encoded: Tensor) -> Tensor:
+        """Give logits, shape (batch, time * upsampling, vocab_size).
+
+        Arguments
+        ---------
+        encoded : Tensor
+            Shape (batch, time, d_model).
+        """
+        logits = super().forward(encoded)
+        return logits.unflatten(-1, (self.upsampling, -1)).flatten(1, 2)
 
 
 def padding_mask(lengths: Tensor, time: int) -> Tensor:

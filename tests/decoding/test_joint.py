@@ -12,18 +12,24 @@ from mala_asr.models import MalaASR
 from tests.tones import ToneModel, texts, tones
 
 
-@pytest.fixture(scope="module")
-def random_model(tone_model: ToneModel) -> MalaASR:
+@pytest.fixture(scope="module", params=[1, 2], ids="x{}".format)
+def random_model(
+    request: pytest.FixtureRequest, tone_model: ToneModel
+) -> MalaASR:
     """A model that has learned nothing, so that its search ends nowhere."""
     torch.manual_seed(3)
-    return MalaASR(
+    model = MalaASR(
         len(tone_model.tokenizer),
         d_model=64,
         num_encoder_layers=1,
         num_decoder_layers=1,
         d_ffn=128,
         kernel_size=7,
+        ctc_upsampling=request.param,
     ).eval()
+    with torch.no_grad():
+        model.decoder_head.bias[tone_model.tokenizer.eos_id()] -= 0.5
+    return model
 
 
 def encode(
@@ -75,7 +81,8 @@ def test_no_more_tokens_than_frames(
         )
         found = search(enc, lengths)
         random_model.decoder_head.bias[tone_model.tokenizer.eos_id()] += 50
-    assert [len(h.tokens) for h in found] == lengths.tolist()
+    most = lengths * random_model.ctc_upsampling
+    assert [len(h.tokens) for h in found] == most.tolist()
 
 
 @pytest.mark.parametrize("beam_size", [8, 30])

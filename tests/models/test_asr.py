@@ -217,3 +217,18 @@ def test_decoder_asked_of_a_ctc_model_is_refused():
     encoded, lengths = model.encode(torch.rand(1, 30, 80), torch.tensor([30]))
     with pytest.raises(ModelOptionError, match="no decoder"):
         model.decoder_log_probs(torch.tensor([[1]]), encoded, lengths)
+
+
+@torch.no_grad()
+def test_ctc_upsampling_gives_more_frames_to_ctc_alone():
+    model = MalaASR(**SMALL, ctc_upsampling=2).eval()
+    feats, frames = torch.rand(2, 60, 80), torch.tensor([60, 37])
+    encoded, lengths = model.encode(feats, frames)
+    out = model(feats, frames, torch.tensor([[1, 5], [1, 6]]))
+    assert encoded.shape[:2] == (2, 15)
+    assert out.ctc_log_probs.shape == (2, 30, 40)
+    assert out.lengths.tolist() == [30, 20] == (2 * lengths).tolist()
+    assert out.lengths.tolist() == model.ctc_length(frames).tolist()
+    assert out.decoder_log_probs.shape == (2, 2, 40)
+    with pytest.raises(ModelOptionError, match="ctc_upsampling"):
+        MalaASR(**SMALL, ctc_upsampling=0)

@@ -80,7 +80,9 @@ def test_alone_equals_batched(attention, frontend):
     ids=str,
 )
 def test_alone_equals_batched_with_every_knob(options):
-    model = build(frontend="separable8", attention_options=options)
+    model = build(
+        frontend="separable8", attention_options=options, ctc_upsampling=2
+    )
     assert compare(model) <= LOG_PROB_TOLERANCE
 
 
