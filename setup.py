@@ -75,7 +75,5 @@ setup(
         "tensorboard": TENSORBOARD,
         "dev": [*DEMO, *TENSORBOARD, *DEV],
     },
-    entry_points={
-        "console_scripts": ["mala-asr = mala_asr.cli.main:main"]
-    },
+    entry_points={"console_scripts": ["mala-asr = mala_asr.cli.main:main"]},
 )

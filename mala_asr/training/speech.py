@@ -167,7 +167,7 @@ def fewest_frames(model: MalaASR, seconds: float, speed: float) -> int:
         Frames that CTC can align tokens with.
     """
     frames = int(seconds / speed * 1000 / model.config["hop_length"])
-    return int(model.ctc_length(frames)) * model.ctc_upsampling
+    return int(model.ctc_length(frames))
 
 
 def set_statistics(

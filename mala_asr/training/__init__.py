@@ -1,0 +1,1 @@
+"""The training loop, its data pipeline and its run folder."""

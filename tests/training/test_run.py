@@ -1,0 +1,285 @@
+"""Whole runs on a corpus of tones: results, resuming, and mistakes."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jiwer
+import pytest
+import torch
+
+from mala_asr.data.manifest import read_manifest
+from mala_asr.decoding.recognizer import Recognizer
+from mala_asr.inference.export import export_run
+from mala_asr.inference.transcriber import Transcriber
+from mala_asr.models.checkpoints import load_averaged
+from mala_asr.training import train
+from mala_asr.training.brain import ASRBrain
+from mala_asr.training.evaluate import evaluate_set
+from tests.training.tone_corpus import SPLITS, arguments, make_tone_corpus
+
+CONFIG = "mini_librispeech_mala"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def process_state() -> Iterator[None]:
+    """Give back what SpeechBrain sets for a whole process."""
+    hook, root = sys.excepthook, logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    sys.excepthook = hook
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tone_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("runs") / "straight"
+    assert train.main([CONFIG, *arguments(corpus, folder)]) == 0
+    return folder
+
+
+def _newest_weights(folder: Path) -> dict[str, torch.Tensor]:
+    newest = max((folder / "save").glob("CKPT+*"), key=lambda p: p.name)
+    return torch.load(newest / "model.ckpt", weights_only=True)
+
+
+def _contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(folder)): (
+            path.read_bytes(),
+            path.stat().st_mtime_ns,
+        )
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_run_leaves_what_it_should(straight: Path) -> None:
+    for name in (
+        "hyperparams.yaml",
+        "env.log",
+        "log.txt",
+        "train_log.txt",
+        "learning_curve.png",
+        "model.json",
+        "tokenizer.model",
+        "wer_tone-test.txt",
+        "ref_tone-test.trn",
+        "hyp_tone-test.trn",
+        "results.json",
+    ):
+        assert (straight / name).stat().st_size > 0, name
+    lines = (straight / "train_log.txt").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["epoch: 1", "epoch: 2"]
+    training = json.loads((straight / "model.json").read_text())["training"]
+    assert training["data"] == ["tone-train"]
+    assert 0 < training["hours"] < 0.1
+
+
+def test_no_test_utterance_is_left_out(straight: Path) -> None:
+    """Not even one whose text is longer than its speech."""
+    results = json.loads((straight / "results.json").read_text())["tone-test"]
+    assert results["utterances"] == SPLITS["tone-test"]
+
+    said = {
+        u.id: u.wrd
+        for u in read_manifest(straight / "manifests" / "tone-test.csv")
+    }
+    lines = (straight / "hyp_tone-test.trn").read_text().splitlines()
+    found = {
+        line[line.rindex("(") + 1 : -1]: line[: line.rindex("(")].strip()
+        for line in lines
+    }
+    assert found.keys() == said.keys()
+    judged = jiwer.process_words(
+        list(said.values()), [found[name] for name in said]
+    )
+    for key in ("substitutions", "deletions", "insertions"):
+        assert results[key] == getattr(judged, key)
+    assert results["WER"] == pytest.approx(100 * judged.wer)
+
+
+def test_evaluation_is_of_the_average(
+    corpus: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluated: dict[str, torch.Tensor] = {}
+
+    def recording(recognizer: Recognizer, *args: Any, **kwargs: Any) -> Any:
+        evaluated.update(recognizer.model.state_dict())
+        assert not recognizer.model.training
+        return evaluate_set(recognizer, *args, **kwargs)
+
+    monkeypatch.setattr(train, "evaluate_set", recording)
+    train.main([CONFIG, "--test_only", *arguments(corpus, straight)])
+
+    weights, names = load_averaged(straight / "save", 2)
+    assert len(names) == 2
+    results = json.loads((straight / "results.json").read_text())["tone-test"]
+    assert results["checkpoints"] == names
+    states = [
+        torch.load(straight / "save" / n / "model.ckpt", weights_only=True)
+        for n in names
+    ]
+    key = "ctc_head.weight"
+    assert not torch.equal(states[0][key], states[1][key])
+    assert torch.allclose(weights[key], (states[0][key] + states[1][key]) / 2)
+    for name, value in weights.items():
+        assert torch.equal(evaluated[name], value), name
+
+
+def test_the_exported_model_says_what_was_evaluated(straight: Path) -> None:
+    model = export_run(straight, straight.parent / "model")
+    utterances = read_manifest(straight / "manifests" / "tone-test.csv")
+    transcripts = Transcriber(model).transcribe([u.wav for u in utterances])
+    hypotheses = (straight / "hyp_tone-test.trn").read_text().splitlines()
+    words = {
+        line[line.rindex("(") + 1 : -1]: line[: line.rindex("(")].split()
+        for line in hypotheses
+    }
+    for utterance, transcript in zip(utterances, transcripts, strict=True):
+        assert transcript.text.split() == words[utterance.id]
+
+
+def test_evaluation_and_export_only_read(
+    corpus: Path, straight: Path, tmp_path: Path
+) -> None:
+    before = _contents(straight / "save")
+    code = train.main([CONFIG, "--test_only", *arguments(corpus, straight)])
+    export_run(straight, tmp_path / "model")
+    assert code == 0
+    assert _contents(straight / "save") == before
+
+
+def test_a_run_goes_on_as_if_nothing_had_happened(
+    corpus: Path,
+    straight: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Ctrl-C, an evaluation and an export in between change nothing."""
+    folder = tmp_path / "run"
+    options = arguments(corpus, folder)
+    fit_batch = ASRBrain.fit_batch
+    steps = 0
+
+    def stopping(self: ASRBrain, batch):
+        nonlocal steps
+        steps += 1
+        if self.optimizer_step > self.batches_per_epoch:  # in epoch 2
+            raise KeyboardInterrupt
+        return fit_batch(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ASRBrain, "fit_batch", stopping)
+        assert train.main([CONFIG, *options]) == 130
+    assert "resumes" in capsys.readouterr().err
+    assert not (folder / "results.json").exists()
+
+    assert train.main([CONFIG, "--test_only", *options]) == 0
+    export_run(folder, tmp_path / "model")
+    assert train.main([CONFIG, *options]) == 0
+
+    expected = _newest_weights(straight)
+    for name, value in _newest_weights(folder).items():
+        assert torch.equal(value, expected[name]), name
+    hypotheses = "hyp_tone-test.trn"
+    assert (folder / hypotheses).read_text() == (
+        straight / hypotheses
+    ).read_text()
+
+
+def test_a_finished_run_is_not_trained_again(
+    corpus: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(train, "fit", fail)
+    assert train.main([CONFIG, *arguments(corpus, straight)]) == 0
+
+
+@pytest.mark.parametrize("cache", ["disk", "none"])
+def test_where_features_come_from_changes_little(
+    corpus: Path, straight: Path, tmp_path: Path, cache: str
+) -> None:
+    options = arguments(
+        corpus, tmp_path / "run", feature_cache=cache, number_of_epochs="1"
+    )
+    assert train.main([CONFIG, *options]) == 0
+
+    def first_loss(folder: Path) -> float:
+        curve = (folder / "learning_curve.jsonl").read_text()
+        return float(json.loads(curve.splitlines()[0])["train_loss"])
+
+    assert first_loss(tmp_path / "run") == pytest.approx(
+        first_loss(straight), rel=0.05
+    )
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"bacth_seconds": "9"}, "did you mean batch_seconds"),
+        ({"number_of_epochs": "many"}, "number_of_epochs is 'many'"),
+        ({"data_folder": "/nowhere"}, "no such data folder: /nowhere"),
+        ({"train_splits": "[train-x]"}, "train-x"),
+        ({"precision": "bf16"}, "is for GPUs"),
+        ({"feature_cache": "tape"}, "memory, disk, none"),
+        ({"model": "{frontend: conv9}"}, "conv9"),
+        ({"model": "{d_modle: 64}"}, "d_modle"),
+        ({"attention": "sofmax"}, "sofmax"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    corpus: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, str],
+    message: str,
+) -> None:
+    options = arguments(corpus, tmp_path / "run", **changes)
+    assert train.main([CONFIG, *options]) == 1
+    captured = capsys.readouterr()
+    errors = [
+        line
+        for line in captured.err.splitlines()
+        if line.startswith("mala-asr: error:")
+    ]
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_another_model_does_not_go_on_with_old_weights(
+    corpus: Path, straight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = _contents(straight)
+    options = arguments(corpus, straight, attention="linear")
+    assert train.main([CONFIG, *options]) == 1
+    assert "attention was 'mala', now 'linear'" in capsys.readouterr().err
+    assert _contents(straight / "save") == {
+        name.removeprefix("save/"): content
+        for name, content in before.items()
+        if name.startswith("save/")
+    }
+
+
+def test_results_go_to_standard_output_alone(
+    corpus: Path, straight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train.main([CONFIG, "--test_only", *arguments(corpus, straight)])
+    out = capsys.readouterr().out
+    assert out.startswith("tone-test: %WER ")
+    assert len(out.splitlines()) == 1
