@@ -19,6 +19,7 @@ from speechbrain.utils.dynamic_chunk_training import DynChunkTrainConfig
 from torch import Tensor, nn
 
 from mala_asr.models.attention import ModelOptionError
+from mala_asr.models.dropout import replace_dropout
 from mala_asr.models.frontend import build_frontend
 from mala_asr.models.transformer import MalaTransformerASR
 
@@ -167,6 +168,7 @@ class MalaASR(nn.Module):
         self.decoder_head = (
             nn.Linear(d_model, vocab_size) if self.has_decoder else None
         )
+        replace_dropout(self)
 
     def _check_options(self) -> None:
         """Refuse what no model can be built from, before building it."""

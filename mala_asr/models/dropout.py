@@ -1,0 +1,81 @@
+"""Dropout that does not wait for random numbers on a CPU.
+
+PyTorch draws one number per element on a single thread; for a Conformer of
+this project's sizes that is a sixth of a training step. Here one 64-bit
+number serves four elements. Elsewhere than on a CPU, and in evaluation, it
+is PyTorch's own.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+_LEVELS = 2**16  # of a 16-bit number
+
+
+class Dropout(nn.Dropout):
+    """PyTorch's dropout, several times faster in training on a CPU.
+
+    Arguments
+    ---------
+    p : float
+        Probability of an element to be zeroed, kept to within 1 / 65536.
+
+    Example
+    -------
+    >>> x = Dropout(0.5)(torch.ones(1000))
+    >>> sorted(x.unique().tolist())
+    [0.0, 2.0]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zero elements at random and scale up the rest.
+
+        Arguments
+        ---------
+        x : Tensor
+            Any shape.
+
+        Returns
+        -------
+        Tensor
+            Shape of ``x``.
+        """
+        dropped = round(self.p * _LEVELS)
+        # From 64 Ki elements on: below, PyTorch's is as fast.
+        small = x.numel() < _LEVELS
+        if x.is_cpu and self.training and 0 < dropped < _LEVELS and not small:
+            return x * _keep(x, dropped)
+        return super().forward(x)
+
+
+def _keep(x: Tensor, dropped: int) -> Tensor:
+    """Draw 0 for ``dropped`` of 65536 elements and the scale for others."""
+    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
+    bits.random_(-(2**63), None)
+    numbers = bits.view(torch.int16)[: x.numel()].view(x.shape)
+    keep = numbers >= dropped - _LEVELS // 2
+    return keep.to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+
+
+def replace_dropout(module: nn.Module) -> None:
+    """Put this dropout in the place of PyTorch's, everywhere in a model.
+
+    Arguments
+    ---------
+    module : nn.Module
+        Changed in place.
+
+    Example
+    -------
+    >>> net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))
+    >>> replace_dropout(net)
+    >>> net[1]
+    Dropout(p=0.1, inplace=False)
+    """
+    for name, child in module.named_children():
+        if type(child) is nn.Dropout and not child.inplace:
+            setattr(module, name, Dropout(child.p))
+        else:
+            replace_dropout(child)
