@@ -245,7 +245,8 @@ class LinearAttention(nn.Module):
         if self.lepe is not None:
             values = _join_heads(heads[2])
             if key_padding_mask is not None:
-                values = values.masked_fill(key_padding_mask[..., None], 0.0)
+                padding = key_padding_mask.unsqueeze(-1)
+                values = values * padding.logical_not().to(values.dtype)
             if attn_mask is not None:
                 raise ValueError(
                     "lepe_kernel cannot follow an arbitrary attn_mask; give "

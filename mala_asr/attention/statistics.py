@@ -52,7 +52,8 @@ def feature_map(x: Tensor, name: str = "elu1") -> Tensor:
     """
     if name == "elu1":
         # ELU(x) + 1 computed as such cancels: in bfloat16 it is 0 at x = -8.
-        return torch.relu(x) + torch.exp(torch.clamp(x, max=0.0))
+        # exp(min(x, 0)) by a second relu: the gradient of a clamp is slow.
+        return torch.relu(x) + torch.exp(-torch.relu(-x))
     if name == "relu":
         return torch.relu(x)
     if name == "exp":
@@ -112,8 +113,8 @@ class KeyStatistics(NamedTuple):
             v, shape (..., time, d_value).
         visible : Tensor, optional
             bool, True = this key counts; shape (..., time), broadcastable.
-            What stands at the other positions has no influence, and
-            receives no gradient.
+            What stands at the other positions has no influence, as long
+            as it is finite, and receives no gradient.
         rotated_keys : Tensor, optional
             phi(k) after rotary positions, shape of ``keys``.
 
@@ -127,12 +128,12 @@ class KeyStatistics(NamedTuple):
             count = torch.ones_like(keys[..., :1]).sum(-2, keepdim=True)
             divisor = count
         else:
-            shown = visible.unsqueeze(-1)
-            keys = torch.where(shown, keys, 0.0)
-            values = torch.where(shown, values, 0.0)
+            # A product, not a torch.where: on a CPU that is ten times slower.
+            shown = visible.unsqueeze(-1).to(keys.dtype)
+            keys, values = keys * shown, values * shown
             if rotated_keys is not None:
-                rotated_keys = torch.where(shown, rotated_keys, 0.0)
-            count = shown.to(keys.dtype).sum(-2, keepdim=True)
+                rotated_keys = rotated_keys * shown
+            count = shown.sum(-2, keepdim=True)
             divisor = count.clamp_min(1.0)
         key_mean = keys.sum(-2, keepdim=True) / divisor
         value_mean = values.sum(-2, keepdim=True) / divisor

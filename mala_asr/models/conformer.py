@@ -88,7 +88,7 @@ class PaddingExactConvolution(ConvolutionModule):
         """
         out = self._gated(x)
         if mask is not None:
-            out = out.masked_fill(mask, 0.0)
+            out = out * mask.logical_not().to(out.dtype)
         if dynchunktrain_config is None:
             reach = context_frames(self.conv)
             out = convolve(out, self.conv, reach, reach)

@@ -55,8 +55,10 @@ def _keep(x: Tensor, dropped: int) -> Tensor:
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
     bits.random_(-(2**63), None)
     numbers = bits.view(torch.int16)[: x.numel()].view(x.shape)
-    keep = numbers >= dropped - _LEVELS // 2
-    return keep.to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+    # Compared straight into floats: no pass over booleans in between.
+    keep = torch.empty_like(numbers, dtype=x.dtype)
+    torch.ge(numbers, dropped - _LEVELS // 2, out=keep)
+    return keep.mul_(_LEVELS / (_LEVELS - dropped))
 
 
 def replace_dropout(module: nn.Module) -> None:
