@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import mala_asr
-from mala_asr.errors import MalaError
+from mala_asr.errors import MalaError, os_error_text
 
 # In the order in which a newcomer meets them.
 COMMANDS = (
@@ -72,13 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["score", "no-such-file.trn", "hyp.trn"])
     1
     """
-    parser = _parser()
-    args = parser.parse_args(argv)
-    if args.command is None:
-        parser.print_help(sys.stderr)
-        return 2
-    _log_to_stderr()
     try:
+        parser = _parser()
+        args = parser.parse_args(argv)
+        if args.command is None:
+            parser.print_help(sys.stderr)
+            return 2
+        _log_to_stderr()
         return args.run(args)
     except MalaError as error:
         return _fail(str(error))
@@ -88,9 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        # Such as a full disk or a folder without permission.
-        place = "" if error.filename is None else f"{error.filename}: "
-        return _fail(f"{place}{error.strerror or error}")
+        return _fail(os_error_text(error))
     except KeyboardInterrupt:
         print("mala-asr: interrupted", file=sys.stderr)
         return 130

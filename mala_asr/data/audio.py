@@ -7,6 +7,7 @@ than one channel is converted, and the log says so once for each kind.
 from __future__ import annotations
 
 import logging
+import math
 import os
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +25,13 @@ if TYPE_CHECKING:  # headers are read without waiting for torch
 logger = logging.getLogger(__name__)
 
 SAMPLE_RATE = 16000
+
+# torchaudio tabulates its filter for every phase between two rates: 160 x 441
+# for 44100 Hz, but 16000 x 44101 for a rate that shares no divisor with
+# 16000 Hz, which is gigabytes and minutes. From here on it is not tabulated.
+_MOST_PHASES = 1 << 21
+_FILTER_ZEROS, _ROLLOFF = 6, 0.99  # torchaudio's
+_RESAMPLE_BLOCK = 1 << 14
 
 # A streamed FLAC does not know its length; libsndfile then says 2^63 - 1, and
 # cannot seek in it.
@@ -144,9 +152,7 @@ def read_audio(
         _say_conversion(info.sample_rate, info.channels, sample_rate)
     mono = samples.mean(dim=1)
     if info.sample_rate != sample_rate:
-        from torchaudio.functional import resample
-
-        mono = resample(mono, info.sample_rate, sample_rate)
+        mono = _resample(mono, info.sample_rate, sample_rate)
     return mono
 
 
@@ -180,10 +186,42 @@ def change_speed(samples: torch.Tensor, speed: float) -> torch.Tensor:
         raise ValueError(f"speed must be positive, not {speed}")
     if speed == 1.0:
         return samples
+    # Rates with a large common divisor keep the resampling filter short.
+    return _resample(samples, round(1000 * speed), 1000)
+
+
+def _resample(samples: torch.Tensor, rate: int, wanted: int) -> torch.Tensor:
+    """Resample as torchaudio does, at a cost that no rate can blow up."""
+    common = math.gcd(rate, wanted)
+    if rate // common * (wanted // common) > _MOST_PHASES:
+        return _resample_directly(samples, rate, wanted)
     from torchaudio.functional import resample
 
-    # Rates with a large common divisor keep the resampling filter short.
-    return resample(samples, round(1000 * speed), 1000)
+    return resample(samples, rate, wanted)
+
+
+def _resample_directly(
+    samples: torch.Tensor, rate: int, wanted: int
+) -> torch.Tensor:
+    """The same sum, with the filter computed anew for each sample wanted."""
+    import torch
+
+    cutoff = min(rate, wanted) * _ROLLOFF / rate
+    reach = math.ceil(_FILTER_ZEROS / cutoff)
+    taps = torch.arange(-reach, reach + 1)
+    padded = torch.nn.functional.pad(samples, (reach, reach))
+    count = -(-len(samples) * wanted // rate)  # rounded up
+    blocks = []
+    for block in torch.arange(count).split(_RESAMPLE_BLOCK):
+        nearest = block * rate // wanted
+        rest = (block * rate % wanted).double() / wanted
+        offset = (taps - rest[:, None]) * cutoff
+        window = torch.cos(offset * (torch.pi / 2 / _FILTER_ZEROS)) ** 2
+        window[offset.abs() >= _FILTER_ZEROS] = 0.0
+        weights = (torch.sinc(offset) * window * cutoff).to(samples.dtype)
+        heard = padded[nearest[:, None] + (taps + reach)]
+        blocks.append((weights * heard).sum(dim=1))
+    return torch.cat(blocks)
 
 
 def _open(path: str | os.PathLike[str]) -> soundfile.SoundFile:
@@ -197,6 +235,10 @@ def _open(path: str | os.PathLike[str]) -> soundfile.SoundFile:
         raise AudioError(f"{path} is an empty file; replace it")
     try:
         return soundfile.SoundFile(path)
+    except UnicodeEncodeError as error:
+        raise AudioError(
+            f"{os.fspath(path)!r} has a name that is not UTF-8; rename it"
+        ) from error
     # TypeError: soundfile asks for a format where the name ends in .raw
     except (soundfile.SoundFileError, TypeError) as error:
         raise AudioError(

@@ -142,7 +142,7 @@ def _parent(data_folder: Path) -> Path:
 
 
 def _split_folder(data_folder: Path, split: str) -> Path:
-    if Path(split).name != split:
+    if Path(split).name != split or split in ("", ".."):
         raise CorpusError(
             f"{split!r} is not the name of a split; give the folder's name "
             "alone"
@@ -266,17 +266,18 @@ def _read_transcripts(
     unreadable: list[str] = []
     for path in paths:
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            # "utf-8-sig" drops the mark that some editors put at the start.
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             unreadable.append(f"{path} ({error})")
             continue
         for line in lines:
-            name, _, text = line.strip().partition(" ")
-            if name in words:
-                repeated.append(name)
+            fields = line.split(maxsplit=1)
+            if fields and fields[0] in words:
+                repeated.append(fields[0])
             # A name without words is as good as no transcript.
-            if text:
-                words[name] = text.strip()
+            if len(fields) == 2:
+                words[fields[0]] = fields[1].strip()
     return words, {
         "transcript(s) given twice": repeated,
         "unreadable transcript file(s)": unreadable,

@@ -15,10 +15,13 @@ import logging
 import multiprocessing
 import os
 import random
+import signal
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -325,7 +328,12 @@ def _claim(root: Path, settings: dict[str, float]) -> None:
     """Mark `root` as a corpus of these settings, unless it is another."""
     stamp = root / "synthetic.json"
     if stamp.is_file():
-        kept = json.loads(stamp.read_text())
+        try:
+            kept = json.loads(stamp.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CorpusError(
+                f"{stamp} is damaged; delete {root} or choose another folder"
+            ) from error
         if kept != settings:
             raise CorpusError(
                 f"{root} holds a synthetic corpus of other settings ({kept}); "
@@ -360,12 +368,32 @@ def _run(
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(workers, context) as pool:
-            yield from pool.map(_speak, jobs, chunksize=8)
+            with _ctrl_c_ignored():  # which the workers inherit
+                spoken = pool.map(_speak, jobs, chunksize=8)
+            yield from spoken
     except BrokenProcessPool as error:
         raise SynthesisError(
             "a synthesizing process died; run this again to go on, or with "
             "one worker to see why"
         ) from error
+
+
+@contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    """Start processes that Ctrl-C does not stop.
+
+    It reaches every process of a terminal, and a worker that it stops while
+    it waits for work leaves this one waiting for ever. Ending them is for
+    this process alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are not for other threads
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _speak(job: tuple[Path, PlannedUtterance]) -> None:

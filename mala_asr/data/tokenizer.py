@@ -63,7 +63,8 @@ def read_texts(path: str | os.PathLike[str]) -> list[str]:
     if Path(path).suffix == ".csv":
         return [utterance.wrd for utterance in read_manifest(path)]
     try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
+        # "utf-8-sig" drops the mark that some editors put at the start.
+        return Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TokenizerError(
             f"cannot read the text {path} ({error}); give a manifest (.csv) "

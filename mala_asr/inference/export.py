@@ -20,6 +20,12 @@ from mala_asr.inference.model_folder import (
 from mala_asr.models.checkpoints import load_averaged
 
 RUN_FORMAT_VERSION = 1
+_KINDS: dict[str, type] = {
+    "model": dict,
+    "decoding": dict,
+    "training": dict,
+    "average_checkpoints": int,
+}
 
 
 class ExportError(MalaError):
@@ -105,22 +111,33 @@ def _read_run(run_folder: Path) -> dict[str, Any]:
             f"{run_folder}/model.json has format version {version}, this "
             f"mala_asr reads up to {RUN_FORMAT_VERSION}; upgrade mala_asr"
         )
+    for key, kind in _KINDS.items():
+        if not isinstance(run.get(key, kind()), kind):
+            raise _damaged(run_folder / "model.json", f"its {key}")
     return run
 
 
 def _read_results(run_folder: Path) -> dict[str, dict[str, Any]]:
     path = run_folder / "results.json"
-    return _read_json(path) if path.is_file() else {}
+    results = _read_json(path) if path.is_file() else {}
+    for name, totals in results.items():
+        if not isinstance(totals, dict):
+            raise _damaged(path, f"its {name}")
+    return results
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ExportError(f"{path} is damaged ({error})") from error
+        raise _damaged(path, str(error)) from error
     if not isinstance(content, dict):
-        raise ExportError(f"{path} is damaged (not a JSON object)")
+        raise _damaged(path, "not a JSON object")
     return content
+
+
+def _damaged(path: Path, what: str) -> ExportError:
+    return ExportError(f"{path} is damaged ({what})")
 
 
 def commit_of(root: Path) -> dict[str, str]:

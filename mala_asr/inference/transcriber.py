@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
-import torch
-
 from mala_asr.data.audio import AudioError, audio_info, read_audio
 from mala_asr.decoding.hypothesis import Hypothesis
+from mala_asr.decoding.joint import DecodingError
 from mala_asr.decoding.recognizer import Recognizer
-from mala_asr.errors import MalaError
-from mala_asr.inference.model_folder import load_model_folder
+from mala_asr.devices import find_device
+from mala_asr.inference.model_folder import ModelFolderError, load_model_folder
 
 # Long recordings are not put together into one batch beyond this, so that
 # the memory of a batch does not depend on how many files there are.
@@ -22,11 +21,10 @@ MAX_BATCH_SECONDS = 300.0
 # enough to waste little on padding, and results still come as they are ready.
 WINDOW = 32
 
+# What a model folder may say of its decoding.
+DECODING = {"decoder", "beam_size", "ctc_weight"}
+
 OnError = Callable[[str, AudioError], None]
-
-
-class DeviceError(MalaError):
-    """A device that this machine or this installation does not have."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +94,23 @@ class Transcriber:
     ) -> None:
         place = find_device(device)
         loaded = load_model_folder(model_folder)
+        evaluated = loaded.config.get("decoding", {})
+        if not isinstance(evaluated, dict) or evaluated.keys() - DECODING:
+            raise ModelFolderError(
+                f"{model_folder} asks for a decoding that this mala_asr does "
+                "not know; upgrade mala_asr or export the model again"
+            )
         settings = {
-            **loaded.config.get("decoding", {}),
+            **evaluated,
             **({} if decoder is None else {"decoder": decoder}),
             **({} if beam_size is None else {"beam_size": beam_size}),
         }
+        if beam_size is not None and settings.get("decoder") != "joint":
+            raise DecodingError(
+                "a beam size is for the joint decoder, and this model was "
+                "evaluated with ctc_greedy; choose the decoder joint, or "
+                "leave the beam size out"
+            )
         self.recognizer = Recognizer(
             loaded.model.to(place), loaded.tokenizer, **settings
         )
@@ -164,41 +174,6 @@ class Transcriber:
                 heard, self.recognizer.waves(waves), strict=True
             )
         }
-
-
-def find_device(name: str) -> torch.device:
-    """Find a device by its name.
-
-    Arguments
-    ---------
-    name : str
-        ``auto``, ``cpu``, ``cuda``, ``cuda:1`` ...
-
-    Returns
-    -------
-    torch.device
-        The device.
-
-    Raises
-    ------
-    DeviceError
-        When there is no such device.
-
-    Example
-    -------
-    >>> find_device("cpu")
-    device(type='cpu')
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        # Only an attempt to use a device tells whether it is there.
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise DeviceError(
-            f"device '{name}' is not available; use auto, cpu, or cuda where "
-            "torch has CUDA"
-        ) from error
 
 
 @contextmanager

@@ -164,5 +164,7 @@ def _read_lines(path: Path) -> list[str]:
             f"{path}: not UTF-8 text; convert it, for example with "
             "iconv -t UTF-8"
         ) from error
+    if not text:
+        return []
     # Not splitlines(): a vertical tab or U+2028 does not end a line here.
     return text.removesuffix("\n").split("\n")

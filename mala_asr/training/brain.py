@@ -24,6 +24,7 @@ from speechbrain.utils.run_opts import RunOptions
 from torch import Tensor
 
 from mala_asr.decoding.ctc_greedy import ctc_greedy
+from mala_asr.devices import find_device
 from mala_asr.errors import MalaError
 from mala_asr.models.asr import ASROutput, MalaASR
 from mala_asr.scoring.wer import score
@@ -124,8 +125,11 @@ def check_run_options(
 
     Raises
     ------
+    DeviceError
+        For a device that is not there.
     TrainingError
-        For half precision on a CPU, and for DataParallel.
+        For half precision on a CPU, DataParallel, and other options that
+        cannot work here.
     """
     names = [f.name for f in fields(RunOptions)]
     options = {name: hparams[name] for name in names if name in hparams}
@@ -135,6 +139,7 @@ def check_run_options(
         return run_opts[name] if given else options.get(name, run_opts[name])
 
     device = chosen("device") or infer_device()
+    find_device(device)
     for name in ("precision", "eval_precision"):
         if device == "cpu" and chosen(name) != "fp32":
             raise TrainingError(
@@ -145,6 +150,26 @@ def check_run_options(
         raise TrainingError(
             "DataParallel breaks the lengths of a batch; for several GPUs "
             "run: torchrun --nproc_per_node N recipes/LibriSpeech/train.py …"
+        )
+    if chosen("auto_mix_prec"):
+        raise TrainingError(
+            "--auto_mix_prec is SpeechBrain's old name; give --precision fp16"
+        )
+    if chosen("jit") or chosen("jit_module_keys"):
+        raise TrainingError(
+            "TorchScript cannot compile this model; leave --jit out"
+        )
+    for name in ("grad_accumulation_factor", "optimizer_step_limit"):
+        number = chosen(name)
+        usable = str(number).isdecimal() and int(number) > 0
+        if number is not None and not usable:
+            raise TrainingError(
+                f"--{name} is {number}; give a whole number above zero"
+            )
+    if chosen("log_config"):
+        raise TrainingError(
+            "--log_config is not read here: everything is in the run's "
+            "log.txt; leave it out"
         )
     return options
 
@@ -187,6 +212,9 @@ class ASRBrain(sb.Brain):
             run_opts=run_opts,
             checkpointer=checkpointer,
         )
+        if self.optimizer_step_limit is not None:
+            # From the command line it comes as text.
+            self.optimizer_step_limit = int(self.optimizer_step_limit)
         self.model = model  # as it is, when modules.model is wrapped
         self.tokenizer = tokenizer
         self.recipe = recipe

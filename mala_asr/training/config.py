@@ -72,7 +72,7 @@ def read_config(path: str | Path, overrides: str = "") -> ConfigSource:
     _check_overrides(given, values)
     recursive_update(changes, given)
     for key, value in values.items():
-        if _tag(value) == _PLACEHOLDER and key not in changes:
+        if _tag(value) == _PLACEHOLDER and changes.get(key) is None:
             raise ConfigError(f"{key} is not set; add --{key} VALUE")
     return ConfigSource(file, changes)
 
@@ -104,7 +104,7 @@ def build_config(source: ConfigSource) -> dict[str, Any]:
     """
     try:
         with open(source.file, encoding="utf-8") as stream:
-            return load_hyperpyyaml(stream, source.changes)
+            return _Config(load_hyperpyyaml(stream, source.changes))
     except (ImportError, TypeError, ValueError, YAMLError) as error:
         details = " ".join(str(part) for part in error.args or (error,))
         raise ConfigError(
@@ -112,13 +112,28 @@ def build_config(source: ConfigSource) -> dict[str, Any]:
         ) from error
 
 
-def _follow_base(path: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
+class _Config(dict[str, Any]):
+    """A config that says which of the keys that a training needs it lacks."""
+
+    def __missing__(self, key: str) -> Any:
+        raise ConfigError(
+            f"the config has no {key}; add it, or start from a config of "
+            f"hparams/ with `{_BASE_KEY}: NAME.yaml`"
+        )
+
+
+def _follow_base(
+    path: Path, seen: tuple[Path, ...] = ()
+) -> tuple[Path, dict[str, Any], dict[str, Any]]:
     """The file that holds every key, its values, and what replaces them."""
     values = _load_mapping(path)
     if _BASE_KEY not in values:
         return path, values, {}
-    base = path.parent / values.pop(_BASE_KEY)
-    file, base_values, changes = _follow_base(base)
+    seen = (*seen, path.resolve())
+    base = path.parent / str(values.pop(_BASE_KEY))
+    if base.resolve() in seen:
+        raise ConfigError(f"{path} extends itself; name another {_BASE_KEY}")
+    file, base_values, changes = _follow_base(base, seen)
     _check_keys(values, base_values, f"{path}: no key {{!r}} in {base.name}")
     recursive_update(changes, values)
     return file, base_values, changes
@@ -130,6 +145,10 @@ def _load_mapping(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(
             f"cannot read the config {path}: {error.strerror}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not a config: it is not UTF-8 text"
         ) from error
     try:
         values = YAML().load(text)
@@ -167,6 +186,8 @@ def _check_overrides(
             raise ConfigError(
                 f"{key} is {value!r}; a value like {expected} was expected"
             )
+        if isinstance(expected, list) and not isinstance(value, list):
+            raise ConfigError(f'{key} is {value!r}; write it as "[{value}]"')
 
 
 def _check_keys(

@@ -35,7 +35,7 @@ from mala_asr.data.librispeech import prepare_librispeech
 from mala_asr.data.manifest import Utterance, read_manifest
 from mala_asr.data.tokenizer import load_tokenizer, train_tokenizer
 from mala_asr.decoding.recognizer import Recognizer
-from mala_asr.errors import MalaError
+from mala_asr.errors import MalaError, os_error_text
 from mala_asr.models.checkpoints import load_averaged
 from mala_asr.paths import hparams_file
 from mala_asr.scoring.report import summary_text
@@ -99,6 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MalaError as error:
         print(f"mala-asr: error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"mala-asr: error: {os_error_text(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(
             "mala-asr: interrupted; the same command resumes from the last "
@@ -138,6 +141,7 @@ def run(
     run_opts = run_opts or RunOptions()
     source = read_config(_config_path(config), overrides)
     hparams = build_config(source)
+    _check_numbers(hparams)
     options = check_run_options(run_opts, hparams)
     ddp_init_group(run_opts)
     folder = Path(hparams["output_folder"])
@@ -145,12 +149,16 @@ def run(
 
     sets = read_sets(hparams, folder)
     saved = _is_resumed(folder)
+    if saved:
+        _check_same_tokenizer(folder, hparams)
     tokenizer = get_tokenizer(hparams, folder, sets["train"], saved)
     sb.utils.seed_everything(hparams["seed"], verbose=False)
     model = _make_model(hparams, len(tokenizer))
     if saved:
         _check_same_model(folder, model)
     brain = make_brain(hparams, folder, model, tokenizer, run_opts, options)
+    # A decoder that does not fit is refused before the hours of training.
+    Recognizer(model, tokenizer, **_decoding(hparams))
     if not brain.test_only and not _is_finished(brain, hparams):
         run_on_main(describe_run, args=[hparams, folder, model, sets])
         fit(brain, hparams, sets, tokenizer, saved)
@@ -207,6 +215,9 @@ def read_sets(
         use: list(hparams[f"{use}_splits"])
         for use in ("train", "valid", "test")
     }
+    for use in ("train", "valid"):
+        if not names[use]:
+            raise ConfigError(f"{use}_splits is empty; name a split")
     splits = list(dict.fromkeys(sum(names.values(), [])))
     manifests = folder / "manifests"
     run_on_main(
@@ -398,11 +409,7 @@ def evaluate(
     brain.model.load_state_dict(weights)
     brain.model.eval()
     logger.info("evaluating the average of %s", ", ".join(names))
-    decoding = {
-        "decoder": hparams["decoder"],
-        "beam_size": hparams["beam_size"],
-        "ctc_weight": hparams["decoding_ctc_weight"],
-    }
+    decoding = _decoding(hparams)
     recognizer = Recognizer(brain.model, brain.tokenizer, **decoding)
     reports = {}
     for name, utterances in test_splits.items():
@@ -442,11 +449,7 @@ def describe_run(
     description = {
         "format_version": MODEL_FORMAT,
         "model": model.config,
-        "decoding": {
-            "decoder": hparams["decoder"],
-            "beam_size": hparams["beam_size"],
-            "ctc_weight": hparams["decoding_ctc_weight"],
-        },
+        "decoding": _decoding(hparams),
         "average_checkpoints": hparams["average_checkpoints"],
         "training": {
             "data": list(sets["train"]),
@@ -476,6 +479,20 @@ def _config_path(config: str | Path) -> Path:
     return hparams_file(path.name)
 
 
+def _check_numbers(hparams: dict[str, Any]) -> None:
+    for key in (
+        "number_of_epochs",
+        "batch_seconds",
+        "eval_batch_seconds",
+        "average_checkpoints",
+        "keep_checkpoints",
+        "beam_size",
+    ):
+        value = hparams[key]
+        if not isinstance(value, int | float) or not value > 0:
+            raise ConfigError(f"{key} is {value}; give a number above zero")
+
+
 def _make_model(hparams: dict[str, Any], vocab_size: int) -> MalaASR:
     try:
         return hparams["model"](vocab_size=vocab_size)
@@ -501,10 +518,43 @@ def _is_finished(brain: ASRBrain, hparams: dict[str, Any]) -> bool:
     )
 
 
+def _decoding(hparams: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "decoder": hparams["decoder"],
+        "beam_size": hparams["beam_size"],
+        "ctc_weight": hparams["decoding_ctc_weight"],
+    }
+
+
+def _read_kept(path: Path) -> dict[str, Any]:
+    """Read a JSON file that the run wrote when it started."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TrainingError(
+            f"cannot read {path}, which tells what is trained here "
+            f"({error}); bring it back or give another --output_folder"
+        ) from error
+    assert isinstance(kept, dict)
+    return kept
+
+
+def _check_same_tokenizer(folder: Path, hparams: dict[str, Any]) -> None:
+    """Refuse a request for other pieces than the weights are made for."""
+    path = folder / "tokenizer.json"
+    trained = _read_kept(path)
+    for key, kept in (("token_type", "kind"), ("vocab_size", "vocab_size")):
+        if trained.get(kept) != hparams[key]:
+            raise TrainingError(
+                f"{folder} holds a training with {key} {trained.get(kept)}, "
+                f"not {hparams[key]}; give another --output_folder"
+            )
+
+
 def _check_same_model(folder: Path, model: MalaASR) -> None:
     """Refuse to go on with weights of another model."""
     path = folder / "model.json"
-    trained = json.loads(path.read_text(encoding="utf-8"))["model"]
+    trained = _read_kept(path)["model"]
     try:
         with torch.device("meta"):  # newer arguments get their defaults
             trained = type(model)(**trained).config

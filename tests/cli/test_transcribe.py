@@ -105,7 +105,7 @@ def test_options_reach_the_transcriber(
     assert transcribe(tone_folder, *argv, recordings[1]) == 0
     assert capsys.readouterr().out == "D\n"
     (used,) = made
-    beam = {"--beam-size": 2}.get(argv[-2], 8)
+    beam = {"--beam-size": 2}.get(argv[-2], 10)
     if "joint" in argv:
         assert used.recognizer._search.searcher.beam_size == beam
     else:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+import torchaudio
 
 from mala_asr.data import audio
 from mala_asr.data.audio import (
@@ -36,7 +37,8 @@ def test_samples_come_as_they_were_written(flac):
     assert audio_info(flac).duration == 2.0
 
 
-@pytest.mark.parametrize("rate", [8000, 22050, 44100, 48000])
+# The last one shares no divisor with 16000.
+@pytest.mark.parametrize("rate", [8000, 22050, 44100, 48000, 44101])
 def test_other_rates_become_16_khz(tmp_path, rate):
     soundfile.write(tmp_path / "a.wav", tone(1.0, rate), rate)
     samples = read_audio(tmp_path / "a.wav")
@@ -44,6 +46,15 @@ def test_other_rates_become_16_khz(tmp_path, rate):
     middle = slice(1000, -1000)
     expected = tone(1.0, 16000)[middle]
     assert np.allclose(samples[middle], expected, atol=0.01)
+
+
+@pytest.mark.parametrize("rate", [8000, 44100])
+@pytest.mark.parametrize("count", [1, 20000])
+def test_the_direct_resampling_is_torchaudio_s(rate, count):
+    samples = torch.randn(count, generator=torch.Generator().manual_seed(0))
+    direct = audio._resample_directly(samples, rate, 16000)
+    expected = torchaudio.functional.resample(samples, rate, 16000)
+    assert torch.allclose(direct, expected, atol=1e-4)
 
 
 def test_channels_are_averaged(tmp_path):

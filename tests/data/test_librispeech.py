@@ -108,6 +108,26 @@ def test_faulty_transcripts_are_named(root, line, fault):
         prepare(root)
 
 
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (b"\xef\xbb\xbf99-7-0000 IT IS\n", "IT IS"),
+        (b"99-7-0000\tIT IS\r\n", "IT IS"),
+        ("99-7-0000 IT\u2028IS".encode(), "IT\u2028IS"),
+    ],
+)
+def test_no_word_is_lost_to_how_a_transcript_is_written(root, content, words):
+    path = root / "LibriSpeech/my split/99/7/99-7.trans.txt"
+    path.write_bytes(content)
+    assert read_manifest(prepare(root))[-1].wrd == words
+
+
+@pytest.mark.parametrize("split", ["..", ".", "a/b", ""])
+def test_a_split_is_a_name(root, split):
+    with pytest.raises(CorpusError, match="is not the name of a split"):
+        prepare(root, split)
+
+
 def test_a_name_without_words_is_no_transcript(root):
     path = root / "LibriSpeech/my split/99/7/99-7.trans.txt"
     path.write_text("99-7-0000\n")

@@ -2,6 +2,10 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +131,9 @@ def test_another_corpus_is_never_mixed_in(corpus, tmp_path):
     (tmp_path / "LibriSpeech" / TRAIN).mkdir(parents=True)
     with pytest.raises(CorpusError, match="did not make"):
         make_corpus(tmp_path, minutes=1)
+    (tmp_path / "LibriSpeech" / "synthetic.json").write_text("{")
+    with pytest.raises(CorpusError, match="synthetic.json is damaged; delete"):
+        make_corpus(tmp_path, minutes=1)
     stamp = json.loads((corpus / "synthetic.json").read_text())
     assert stamp["minutes"] == 1 and stamp["seed"] == 0
 
@@ -147,3 +154,24 @@ def test_resampling_keeps_what_both_rates_can_hold(pitch):
     time = np.arange(16000) / 16000
     expected = np.sin(np.pi * time) ** 2 * np.sin(2 * np.pi * pitch * time)
     assert np.abs(out - expected).max() < 1e-3
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it_and_leaves_whole_files(tmp_path):
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "mala_asr.cli", "synthesize"),
+            *(tmp_path, "--minutes", "60", "--workers", "2"),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a terminal's Ctrl-C reaches the workers too
+    )
+    while process.poll() is None and not list(tmp_path.rglob("*.flac")):
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.endswith("mala-asr: interrupted\n")
+    assert "Traceback" not in err
+    assert not list(tmp_path.rglob(".*"))

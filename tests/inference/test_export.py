@@ -122,12 +122,20 @@ def test_no_checkpoint_yet(run: Path) -> None:
         ("{", "damaged"),
         ("[]", "damaged"),
         ('{"format_version": 2}', "upgrade"),
+        ('{"format_version": 1, "decoding": [1]}', "damaged .its decoding"),
+        ('{"format_version": 1, "training": 5}', "damaged .its training"),
         ('{"format_version": 1}', "does not describe a model"),
     ],
 )
 def test_a_damaged_description(run: Path, text: str, said: str) -> None:
     (run / "model.json").write_text(text)
     with pytest.raises((ExportError, ModelFolderError), match=said):
+        export_run(run, run.parent / "tones")
+
+
+def test_damaged_results(run: Path) -> None:
+    (run / "results.json").write_text('{"dev-clean": 5}')
+    with pytest.raises(ExportError, match="damaged .its dev-clean"):
         export_run(run, run.parent / "tones")
 
 

@@ -11,10 +11,13 @@ from mala_asr.data.manifest import Utterance
 from mala_asr.decoding import DECODERS
 from mala_asr.decoding.joint import DecodingError
 from mala_asr.decoding.recognizer import Recognizer
-from mala_asr.inference.model_folder import ModelFolderError
+from mala_asr.devices import DeviceError
+from mala_asr.inference.model_folder import (
+    ModelFolderError,
+    save_model_folder,
+)
 from mala_asr.inference.transcriber import (
     MAX_BATCH_SECONDS,
-    DeviceError,
     Transcriber,
     _batches,
     _Recording,
@@ -196,6 +199,20 @@ def test_the_decoder_can_be_chosen(tone_folder: Path, tmp_path: Path) -> None:
     assert scores["joint", 5] != scores["ctc_greedy", None]
 
 
+@pytest.mark.parametrize("decoding", [[1], {"lm_weight": 0.5}])
+def test_a_decoding_of_another_version(
+    tone_model: ToneModel, tmp_path: Path, decoding: object
+) -> None:
+    folder = save_model_folder(
+        tmp_path / "m",
+        tone_model.model,
+        tone_model.tokenizer_path,
+        facts={"decoding": decoding},
+    )
+    with pytest.raises(ModelFolderError, match="upgrade mala_asr"):
+        Transcriber(folder, device="cpu")
+
+
 def test_long_files_are_not_put_together() -> None:
     lengths = [100.0, 1.0, 250.0, 90.0, 2.0, 1000.0, 120.0]
     recordings = [_Recording(i, "", s) for i, s in enumerate(lengths)]
@@ -213,5 +230,9 @@ def test_refusals(tone_folder: Path, tmp_path: Path) -> None:
         Transcriber(tmp_path / "hub/name")
     with pytest.raises(DeviceError, match="'warp' is not available"):
         Transcriber(tone_folder, device="warp")
+    with pytest.raises(DeviceError, match="'meta' is not available"):
+        Transcriber(tone_folder, device="meta")
     with pytest.raises(DecodingError, match="unknown decoder"):
         Transcriber(tone_folder, device="cpu", decoder="magic")
+    with pytest.raises(DecodingError, match="is for the joint decoder"):
+        Transcriber(tone_folder, device="cpu", beam_size=3)

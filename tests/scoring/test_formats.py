@@ -50,6 +50,7 @@ def test_a_format_can_be_named(tmp_path: Path) -> None:
         (b"a-1 x\nb-1 y\na-1 z\n", "kaldi", "line 3: id 'a-1' a second time"),
         (b"caf\xe9\n", "auto", "not UTF-8"),
         (b"\n", "kaldi", "no transcripts"),
+        (b"", "auto", "no transcripts"),
     ],
 )
 def test_faults_are_named(

@@ -9,6 +9,7 @@ from mala_asr.training.config import ConfigError, build_config, read_config
 BASE = """\
 data_folder: !PLACEHOLDER
 width: 4
+splits: [train]
 double: !ref <width> * 2
 nested: {a: 1, b: 2}
 layer: !name:torch.nn.Linear
@@ -63,6 +64,8 @@ def test_a_key_that_the_base_lacks_is_refused(
         ("width: 5", "data_folder is not set; add --data_folder"),
         ("width: 5\nwidth: 6", "--width is given twice"),
         ("just words", "not an option: just words"),
+        ("data_folder:", "data_folder is not set"),
+        ("data_folder: x\nsplits: dev", r"splits is 'dev'.*\[dev\]"),
         ("data_folder: [", "cannot read the overrides"),
     ],
 )
@@ -79,15 +82,23 @@ def test_mistakes_on_the_command_line(
     [
         ("a: [", "config"),
         ("just text", "has no keys"),
+        ("a: caf\udce9\n", "not UTF-8"),
+        ("extends: config.yaml\n", "extends itself"),
+        ("extends: 5\n", "5: No such file"),
         ("extends: missing.yaml\n", "missing.yaml: No such file"),
     ],
 )
 def test_mistakes_in_the_file(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text(text)
+    path.write_text(text, errors="surrogateescape")
     with pytest.raises(ConfigError, match=message) as error:
         read_config(path)
     assert "\n" not in str(error.value)
+
+
+def test_a_key_that_a_training_misses_is_named(base: Path) -> None:
+    with pytest.raises(ConfigError, match="the config has no seed; add it"):
+        _load(base)["seed"]
 
 
 @pytest.mark.parametrize(

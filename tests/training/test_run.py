@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -199,6 +200,16 @@ def test_a_run_goes_on_as_if_nothing_had_happened(
     ).read_text()
 
 
+def test_a_limit_of_steps_ends_the_training(
+    corpus: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    options = arguments(corpus, folder, optimizer_step_limit="1")
+    assert train.main([CONFIG, *options]) == 0
+    state = (folder / "train_log.txt").read_text()
+    assert len(state.splitlines()) == 1
+
+
 def test_a_finished_run_is_not_trained_again(
     corpus: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +245,15 @@ def test_where_features_come_from_changes_little(
         ({"number_of_epochs": "many"}, "number_of_epochs is 'many'"),
         ({"data_folder": "/nowhere"}, "no such data folder: /nowhere"),
         ({"train_splits": "[train-x]"}, "train-x"),
+        ({"train_splits": "[]"}, "train_splits is empty"),
+        ({"optimizer_step_limit": "two"}, "optimizer_step_limit is two; give"),
+        ({"grad_accumulation_factor": "0"}, "accumulation_factor is 0; give"),
+        ({"jit_module_keys": "model"}, "leave --jit out"),
+        ({"log_config": "log.yaml"}, "--log_config is not read here"),
+        ({"device": "warp"}, "device 'warp' is not available"),
+        ({"batch_seconds": "-3"}, "batch_seconds is -3; give"),
+        ({"decoder": "magic"}, "unknown decoder 'magic'"),
+        ({"output_folder": __file__}, "File exists; name another place"),
         ({"precision": "bf16"}, "is for GPUs"),
         ({"feature_cache": "tape"}, "memory, disk, none"),
         ({"model": "{frontend: conv9}"}, "conv9"),
@@ -250,6 +270,7 @@ def test_a_mistake_is_one_line(
 ) -> None:
     options = arguments(corpus, tmp_path / "run", **changes)
     assert train.main([CONFIG, *options]) == 1
+    assert not list(tmp_path.glob("run/save/CKPT*"))
     captured = capsys.readouterr()
     errors = [
         line
@@ -260,6 +281,29 @@ def test_a_mistake_is_one_line(
     assert message in errors[0]
     assert "Traceback" not in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize("name", ["model.json", "tokenizer.json"])
+def test_a_run_that_lost_what_tells_of_it(
+    corpus: Path,
+    straight: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    shutil.copytree(straight, tmp_path / "run")
+    (tmp_path / "run" / name).write_text("{")
+    assert train.main([CONFIG, *arguments(corpus, tmp_path / "run")]) == 1
+    err = capsys.readouterr().err
+    assert f"{name}, which tells what is trained here" in err
+
+
+def test_other_pieces_do_not_go_on_with_old_weights(
+    corpus: Path, straight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = arguments(corpus, straight, vocab_size="77")
+    assert train.main([CONFIG, *options]) == 1
+    assert "not 77; give another --output_folder" in capsys.readouterr().err
 
 
 def test_another_model_does_not_go_on_with_old_weights(
