@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import torch
@@ -58,7 +59,20 @@ def load_averaged(
             f"{folder} holds no checkpoint with a {min_key}; let the "
             "training end at least one epoch"
         )
-    weights = average_checkpoints(best, "model", _load_weights)
+    try:
+        weights = average_checkpoints(best, "model", _load_weights)
+    except (
+        RuntimeError,
+        KeyError,
+        OSError,
+        EOFError,
+        pickle.UnpicklingError,
+    ) as error:
+        names = ", ".join(checkpoint.path.name for checkpoint in best)
+        raise CheckpointError(
+            f"a checkpoint of {folder} is damaged (one of {names}); delete "
+            "it and try again"
+        ) from error
     return weights, [checkpoint.path.name for checkpoint in best]
 
 

@@ -195,6 +195,8 @@ class ASRBrain(sb.Brain):
         Run options that the config gave.
     """
 
+    optimizer_step_limit: int | None
+
     def __init__(
         self,
         model: MalaASR,
