@@ -2,7 +2,7 @@
 
 Synthesizes a corpus of many voices, trains a small MALA Conformer on it,
 evaluates it on voices and sentences it has not heard, exports the model and
-transcribes a file with it. About ten minutes on two CPU cores; an interrupted
+transcribes a file with it. 6 to 15 minutes on two CPU cores; an interrupted
 demo goes on where it was when it is run again.
 
   mala-asr demo
