@@ -51,6 +51,44 @@ def convolve(x: Tensor, conv: nn.Conv1d, left: int, right: int) -> Tensor:
     return out.squeeze(2).transpose(1, 2)
 
 
+def convolve_frames(
+    x: Tensor,
+    conv: nn.Conv1d,
+    padding: Tensor | None = None,
+    chunk_size: int | None = None,
+) -> Tensor:
+    """Convolve utterances, blind to padding and within chunks if asked.
+
+    Arguments
+    ---------
+    x : Tensor
+        Shape (batch, time, channels).
+    conv : nn.Conv1d
+        Depthwise with an odd kernel.
+    padding : Tensor, optional
+        bool, True = padding, shape (batch, time, 1).
+    chunk_size : int, optional
+        Frames in a chunk, see `convolve_chunked`; None for full context.
+
+    Returns
+    -------
+    Tensor
+        Shape of ``x``; undefined in the padding.
+
+    Example
+    -------
+    >>> conv = nn.Conv1d(4, 4, 3, groups=4)
+    >>> convolve_frames(torch.rand(2, 7, 4), conv).shape
+    torch.Size([2, 7, 4])
+    """
+    if padding is not None:
+        x = x * padding.logical_not().to(x.dtype)
+    if chunk_size is not None:
+        return convolve_chunked(x, conv, chunk_size)
+    reach = context_frames(conv)
+    return convolve(x, conv, reach, reach)
+
+
 def convolve_chunked(x: Tensor, conv: nn.Conv1d, chunk_size: int) -> Tensor:
     """Convolve so that no frame sees beyond the end of its chunk.
 

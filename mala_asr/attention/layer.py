@@ -24,8 +24,7 @@ from mala_asr.attention.centred import (
 )
 from mala_asr.attention.depthwise import (
     context_frames,
-    convolve,
-    convolve_chunked,
+    convolve_frames,
     convolve_streaming,
 )
 from mala_asr.attention.reference import attend as attend_explicitly
@@ -222,13 +221,18 @@ class LinearAttention(nn.Module):
                     "lepe_kernel needs as many values as queries; use "
                     "lepe_kernel: 0 for cross-attention"
                 )
+        if attn_mask is not None and chunk_size is not None:
+            raise ValueError("give attn_mask or chunk_size, not both")
+        if attn_mask is not None and self.lepe is not None:
+            raise ValueError(
+                "lepe_kernel cannot follow an arbitrary attn_mask; give "
+                "chunk_size instead"
+            )
         heads = self._project(query, key, value)
         shown = None
         if key_padding_mask is not None:
             shown = ~key_padding_mask.bool().unsqueeze(1)
         if attn_mask is not None:
-            if chunk_size is not None:
-                raise ValueError("give attn_mask or chunk_size, not both")
             attended = self._attend_masked(heads, attn_mask, shown)
         elif chunk_size is not None:
             attended = attend_chunked(
@@ -243,20 +247,11 @@ class LinearAttention(nn.Module):
             attended = attend_full(self.form, *heads, shown, self.sharpness)
         local = None
         if self.lepe is not None:
-            values = _join_heads(heads[2])
+            padding = None
             if key_padding_mask is not None:
                 padding = key_padding_mask.unsqueeze(-1)
-                values = values * padding.logical_not().to(values.dtype)
-            if attn_mask is not None:
-                raise ValueError(
-                    "lepe_kernel cannot follow an arbitrary attn_mask; give "
-                    "chunk_size instead"
-                )
-            if chunk_size is None:
-                reach = context_frames(self.lepe)
-                local = convolve(values, self.lepe, reach, reach)
-            else:
-                local = convolve_chunked(values, self.lepe, chunk_size)
+            values = _join_heads(heads[2])
+            local = convolve_frames(values, self.lepe, padding, chunk_size)
         return self._output(query, attended, local), None
 
     def start_stream(self, left_chunks: int | None = None) -> LayerStream:

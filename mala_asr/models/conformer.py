@@ -25,8 +25,7 @@ from torch.nn import functional
 
 from mala_asr.attention.depthwise import (
     context_frames,
-    convolve,
-    convolve_chunked,
+    convolve_frames,
     convolve_streaming,
 )
 from mala_asr.models.attention import build_attention
@@ -86,16 +85,10 @@ class PaddingExactConvolution(ConvolutionModule):
         Tensor
             Shape of ``x``; undefined where the mask is True.
         """
-        out = self._gated(x)
-        if mask is not None:
-            out = out * mask.logical_not().to(out.dtype)
-        if dynchunktrain_config is None:
-            reach = context_frames(self.conv)
-            out = convolve(out, self.conv, reach, reach)
-        else:
-            out = convolve_chunked(
-                out, self.conv, dynchunktrain_config.chunk_size
-            )
+        chunk_size = None
+        if dynchunktrain_config is not None:
+            chunk_size = dynchunktrain_config.chunk_size
+        out = convolve_frames(self._gated(x), self.conv, mask, chunk_size)
         return self.after_conv(out)
 
     def forward_streaming(
