@@ -20,6 +20,7 @@ from speechbrain.utils.distributed import (
     ddp_barrier,
     get_rank,
     if_main_process,
+    run_on_main,
 )
 
 logger = logging.getLogger(__name__)
@@ -106,6 +107,11 @@ class AtomicCheckpointer(Checkpointer):
         min_key : str
             The fact in their meta data of which lower is better.
         """
+        # The main process alone decides: another one may list the folder
+        # before the newest checkpoint has got its name.
+        run_on_main(self._delete_all_but, args=[count, min_key])
+
+    def _delete_all_but(self, count: int, min_key: str) -> None:
         newest = self.find_checkpoint()
         if newest is None:
             return
