@@ -15,8 +15,8 @@ import torch
 from speechbrain.decoders import S2STransformerBeamSearcher, ScorerBuilder
 from speechbrain.decoders.scorer import CTCScorer as HostCTCScorer
 
+from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.hypothesis import Hypothesis, spell
-from mala_asr.errors import MalaError
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 # Positions in the table of SpeechBrain's decoder; bos takes the first.
 MAX_POSITIONS = 2500
-
-
-class DecodingError(MalaError):
-    """A decoder that a model cannot serve, or input it cannot decode."""
 
 
 class JointBeamSearch:
