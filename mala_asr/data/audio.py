@@ -2,6 +2,12 @@
 
 libsndfile reads (WAV, FLAC, Ogg, MP3, AIFF ...). Another sample rate or more
 than one channel is converted, and the log says so once for each kind.
+
+A file whose end is missing is refused, as far as it can be known: WAV, AIFF
+and Ogg say so in their headers and pages, FLAC, and MP3 with the frame count
+that encoders put at its start, when their samples run out. A streamed WAV
+that states no length, an MP3 without that count and the rarer formats (AU,
+W64 ...) do not tell, and are read as far as they go.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import soundfile
 
+from mala_asr.data.containers import ogg_has_end, sample_bytes
 from mala_asr.errors import MalaError
 
 if TYPE_CHECKING:  # headers are read without waiting for torch
@@ -87,7 +94,8 @@ def audio_info(path: str | os.PathLike[str]) -> AudioInfo:
     Raises
     ------
     AudioError
-        If it is missing, is no audio that libsndfile reads, or is empty.
+        If it is missing, is no audio that libsndfile reads, is empty, or
+        its header tells that its end is missing.
 
     Example
     -------
@@ -248,12 +256,23 @@ def _open(path: str | os.PathLike[str]) -> soundfile.SoundFile:
 
 def _info(path: str | os.PathLike[str], file: soundfile.SoundFile) -> AudioInfo:
     if file.frames >= _UNKNOWN_FRAMES:
-        raise AudioError(
-            f"{path} does not state its length; {_convert_hint(path)}"
-        )
+        raise _without_length(path)
+    sizes = sample_bytes(path)
     if file.frames <= 0:
+        if sizes is not None and sizes[1] > 0:
+            raise _without_length(path)
         raise AudioError(f"{path} holds no samples; replace or remove it")
-    return AudioInfo(file.samplerate, file.channels, file.frames)
+    info = AudioInfo(file.samplerate, file.channels, file.frames)
+    if sizes is not None and sizes[0] > sizes[1]:
+        stated, held = sizes
+        raise _cut_short(
+            path,
+            f"ends at {info.duration:.3g} s of "
+            f"{info.duration * stated / held:.3g} s",
+        )
+    if file.format == "OGG" and not ogg_has_end(path):
+        raise _cut_short(path, "has no last page")
+    return info
 
 
 def _read(
@@ -279,17 +298,31 @@ def _read(
     except soundfile.SoundFileError as error:
         raise AudioError(f"{path} is damaged ({error}); replace it") from error
     if len(samples) < last - first:
-        raise AudioError(
-            f"{path} is cut short: it ends at "
-            f"{(first + len(samples)) / info.sample_rate:g} s of "
-            f"{info.duration:g} s; replace it"
-        )
+        end = (first + len(samples)) / info.sample_rate
+        raise _cut_short(path, f"ends at {end:g} s of {info.duration:g} s")
     return samples
 
 
+def _without_length(path: str | os.PathLike[str]) -> AudioError:
+    return AudioError(
+        f"{path} does not state its length; {_convert_hint(path)}"
+    )
+
+
+def _cut_short(path: str | os.PathLike[str], what: str) -> AudioError:
+    return AudioError(
+        f"{path} is cut short: it {what}; replace it, or keep what is there: "
+        f"{_convert_command(path)}"
+    )
+
+
 def _convert_hint(path: str | os.PathLike[str]) -> str:
+    return f"convert it first: {_convert_command(path)}"
+
+
+def _convert_command(path: str | os.PathLike[str]) -> str:
     target = f"{Path(path).stem}-converted.flac"
-    return f"convert it first: ffmpeg -i {Path(path).name} {target}"
+    return f"ffmpeg -i {Path(path).name} {target}"
 
 
 @cache

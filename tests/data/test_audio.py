@@ -127,6 +127,15 @@ def cut_short(path: Path) -> None:
     path.write_bytes(data[: len(data) // 2])
 
 
+def zero_length(path: Path) -> None:
+    """A WAV as some programs stream it; libsndfile finds no samples."""
+    soundfile.write(path, tone(1.0, 16000), 16000, format="WAV")
+    data = bytearray(path.read_bytes())
+    size = data.index(b"data") + 4
+    data[size : size + 4] = bytes(4)
+    path.write_bytes(data)
+
+
 def not_a_number(path: Path) -> None:
     samples = np.zeros(1000)
     samples[500] = math.nan
@@ -142,6 +151,7 @@ def not_a_number(path: Path) -> None:
         (text, "ffmpeg -i speech.wav"),
         (headers_only, "replace or remove"),
         (no_length, "ffmpeg -i speech.wav"),
+        (zero_length, "ffmpeg -i speech.wav"),
         (cut_short, "replace it"),
         (not_a_number, "ffmpeg -i speech.wav"),
     ],
@@ -153,6 +163,54 @@ def test_what_cannot_be_used_is_named_with_the_remedy(tmp_path, make, remedy):
         read_audio(path)
     line = str(caught.value)
     assert str(path) in line and remedy in line and "\n" not in line
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.999])
+@pytest.mark.parametrize(
+    "form, subtype",
+    [
+        ("WAV", "PCM_16"),
+        ("WAV", "FLOAT"),
+        ("WAV", "IMA_ADPCM"),
+        ("WAVEX", "PCM_24"),
+        ("RF64", "PCM_16"),
+        ("AIFF", "PCM_16"),
+        ("FLAC", "PCM_16"),
+        ("OGG", "VORBIS"),
+        ("OGG", "OPUS"),
+        ("MP3", "MPEG_LAYER_III"),
+    ],
+)
+def test_a_file_whose_end_is_missing_is_refused(tmp_path, form, subtype, kept):
+    path = tmp_path / "speech"
+    noise = np.random.default_rng(0).normal(scale=0.1, size=10 * 16000)
+    soundfile.write(path, noise, 16000, subtype, format=form)
+    assert len(read_audio(path)) >= 10 * 16000
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * kept)])
+    with pytest.raises(AudioError, match="cut short|damaged") as caught:
+        read_audio(path)
+    assert "replace it" in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFF000, 0x7FFFFFFF])
+@pytest.mark.parametrize("riff", ["LITTLE", "BIG"])
+def test_a_streamed_wav_is_read_to_its_end(tmp_path, size, riff):
+    path = tmp_path / "a.wav"
+    soundfile.write(path, tone(1.0, 16000), 16000, "PCM_16", riff)
+    data = bytearray(path.read_bytes())
+    start = data.index(b"data") + 4
+    data[start : start + 4] = size.to_bytes(4, riff.lower())
+    path.write_bytes(data)
+    assert len(read_audio(path)) == 16000
+
+
+def test_what_follows_the_samples_is_no_missing_end(tmp_path):
+    path = tmp_path / "a.wav"
+    soundfile.write(path, tone(1.0, 16000), 16000, "PCM_16")
+    with open(path, "ab") as file:
+        file.write(b"LIST\x04\0\0\0INFO")
+    assert len(read_audio(path)) == 16000
 
 
 def test_m4a_is_refused_with_the_command_that_converts_it(tmp_path):
