@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from mala_asr.data.audio import AudioError, audio_info, read_audio
+from mala_asr.data.batching import length_batches
 from mala_asr.decoding.hypothesis import Hypothesis
 from mala_asr.decoding.joint import DecodingError
 from mala_asr.decoding.recognizer import Recognizer
@@ -149,8 +150,14 @@ class Transcriber:
         while window := list(islice(names, WINDOW * self.batch_size)):
             readable = _measure(window, on_error)
             results: dict[int, Transcript] = {}
-            for batch in _batches(readable, self.batch_size):
-                results |= self._decode(batch, on_error)
+            batches = length_batches(
+                [recording.duration for recording in readable],
+                MAX_BATCH_SECONDS,
+                self.batch_size,
+            )
+            for batch in batches:
+                chosen = [readable[index] for index in batch]
+                results |= self._decode(chosen, on_error)
             yield from (results[position] for position in sorted(results))
 
     def _decode(
@@ -195,18 +202,3 @@ def _measure(
             duration = audio_info(path).duration
             recordings.append(_Recording(position, path, duration))
     return recordings
-
-
-def _batches(
-    recordings: Iterable[_Recording], batch_size: int
-) -> Iterator[list[_Recording]]:
-    """Group recordings of like length, the shortest first."""
-    batch: list[_Recording] = []
-    for recording in sorted(recordings, key=lambda r: r.duration):
-        seconds = (len(batch) + 1) * recording.duration
-        if batch and (len(batch) == batch_size or seconds > MAX_BATCH_SECONDS):
-            yield batch
-            batch = []
-        batch.append(recording)
-    if batch:
-        yield batch

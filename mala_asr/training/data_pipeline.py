@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
+from mala_asr.data.batching import length_batches
 from mala_asr.data.manifest import Utterance
 from mala_asr.errors import MalaError
 
@@ -246,39 +247,6 @@ class EpochBatches(DynamicBatchSampler):
         """
         super().set_epoch(epoch)
         self._dataset.epoch = epoch
-
-
-def length_batches(
-    durations: Sequence[float], batch_seconds: float
-) -> list[list[int]]:
-    """Group utterances by length into batches that are always the same.
-
-    Arguments
-    ---------
-    durations : sequence of float
-        Seconds of each utterance.
-    batch_seconds : float
-        Most seconds in a batch, padding included; a longer utterance gets a
-        batch of its own.
-
-    Returns
-    -------
-    list of list of int
-        Indices of each batch's utterances; every index is in one batch.
-
-    Example
-    -------
-    >>> length_batches([5.0, 1.0, 9.0, 2.0, 30.0], batch_seconds=10)
-    [[1, 3], [0], [2], [4]]
-    """
-    batches: list[list[int]] = []
-    for index in sorted(range(len(durations)), key=durations.__getitem__):
-        batch = batches[-1] if batches else []
-        if batch and durations[index] * (len(batch) + 1) <= batch_seconds:
-            batch.append(index)
-        else:
-            batches.append([index])
-    return batches
 
 
 def fixed_loader(

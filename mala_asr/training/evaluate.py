@@ -13,12 +13,12 @@ from typing import Any
 from tqdm import tqdm
 
 from mala_asr.data.audio import read_audio
+from mala_asr.data.batching import length_batches
 from mala_asr.data.files import replacing
 from mala_asr.data.manifest import Utterance
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.scoring.report import write_wer_files
 from mala_asr.scoring.wer import WerReport, score
-from mala_asr.training.data_pipeline import length_batches
 
 
 def evaluate_set(

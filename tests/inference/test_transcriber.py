@@ -17,10 +17,7 @@ from mala_asr.inference.model_folder import (
     save_model_folder,
 )
 from mala_asr.inference.transcriber import (
-    MAX_BATCH_SECONDS,
     Transcriber,
-    _batches,
-    _Recording,
 )
 from mala_asr.training.evaluate import evaluate_set
 from tests.tones import ToneModel, texts, tones
@@ -213,16 +210,24 @@ def test_a_decoding_of_another_version(
         Transcriber(folder, device="cpu")
 
 
-def test_long_files_are_not_put_together() -> None:
-    lengths = [100.0, 1.0, 250.0, 90.0, 2.0, 1000.0, 120.0]
-    recordings = [_Recording(i, "", s) for i, s in enumerate(lengths)]
-    batches = list(_batches(recordings, batch_size=4))
-    assert sorted(r.position for b in batches for r in b) == list(range(7))
-    for batch in batches:
-        padded = len(batch) * max(r.duration for r in batch)
-        assert len(batch) == 1 or padded <= MAX_BATCH_SECONDS
-        assert len(batch) <= 4
-    assert [len(batch) for batch in batches] == [3, 2, 1, 1]
+def test_long_files_are_not_put_together(
+    transcriber: Transcriber, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write(tmp_path / f"{n}.wav", "ABAB") for n in range(3)]
+    recognize, sizes = transcriber.recognizer.waves, []
+
+    def counting(waves: list) -> list:
+        sizes.append(len(waves))
+        return recognize(waves)
+
+    monkeypatch.setattr(transcriber.recognizer, "waves", counting)
+    list(transcriber.transcribe(paths))
+    seconds = 2.5 * len(tones("ABAB")) / 16000
+    monkeypatch.setattr(
+        "mala_asr.inference.transcriber.MAX_BATCH_SECONDS", seconds
+    )
+    list(transcriber.transcribe(paths))
+    assert sizes == [3, 2, 1]
 
 
 def test_refusals(tone_folder: Path, tmp_path: Path) -> None:
