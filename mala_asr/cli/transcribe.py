@@ -1,7 +1,8 @@
 """Transcribe audio files with a model folder.
 
 Prints the text of one file, or a line 'FILE<tab>text' for each of several,
-in the order given. Any format that libsndfile reads, at any sample rate:
+in the order given; a tab, line break or backslash in FILE becomes \\t, \\n,
+\\r or \\\\ there. Any format that libsndfile reads, at any sample rate:
 wav, flac, mp3, ogg, aiff ...
 
   mala-asr transcribe --model MODEL recording.wav
@@ -21,6 +22,9 @@ from mala_asr.decoding import DECODERS
 
 if TYPE_CHECKING:
     from mala_asr.data.audio import AudioError
+
+# So that a line of output is one file, whatever its name.
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 HELP = "print what is said in audio files"
 
@@ -88,8 +92,9 @@ def run(args: argparse.Namespace) -> int:
     failed: list[str] = []
 
     def report(path: str, error: "AudioError") -> None:
-        failed.append(path)
-        print(f"mala-asr: error: {error}", file=sys.stderr)
+        failed.append(path.translate(_ESCAPES))
+        line = str(error).translate(_ESCAPES)
+        print(f"mala-asr: error: {line}", file=sys.stderr)
 
     transcriber = Transcriber(
         args.model,
@@ -102,7 +107,8 @@ def run(args: argparse.Namespace) -> int:
     seconds = 0.0
     for transcript in transcriber.transcribe(args.audio, report):
         seconds += transcript.duration
-        label = f"{transcript.path}\t" if len(args.audio) > 1 else ""
+        name = transcript.path.translate(_ESCAPES)
+        label = f"{name}\t" if len(args.audio) > 1 else ""
         print(f"{label}{transcript.text}", flush=True)
     _say_speed(seconds, time.perf_counter() - start)
     if failed and len(args.audio) > 1:

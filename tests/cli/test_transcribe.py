@@ -1,5 +1,6 @@
 """`mala-asr transcribe` and `mala-asr export`, as a user calls them."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,24 @@ def test_several_files_are_labeled(
     assert capsys.readouterr().out == (
         f"{recordings[0]}\tAB CD\n{recordings[1]}\tD\n{recordings[2]}\tCAB\n"
     )
+
+
+def test_a_line_is_a_file_whatever_its_name(
+    tone_folder: Path,
+    recordings: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    odd = tmp_path / "a\tb\nc\rd\\e é.flac"
+    shutil.copy(recordings[1], odd)
+    missing = str(tmp_path / "no\nfile.wav")
+    assert transcribe(tone_folder, str(odd), missing, recordings[2]) == 1
+    out, err = capsys.readouterr()
+    assert out == (
+        f"{tmp_path}/a\\tb\\nc\\rd\\\\e é.flac\tD\n{recordings[2]}\tCAB\n"
+    )
+    assert "no such audio file: " in err and "no\\nfile.wav; check" in err
+    assert r"1 of 3 files failed: " in err and err.count("\n") == 3
 
 
 def test_a_bad_file_is_reported_and_the_rest_go_on(
