@@ -189,7 +189,9 @@ class LinearAttention(nn.Module):
             time_k). Costs memory in time_q x time_k; for chunks give
             ``chunk_size`` instead.
         key_padding_mask : Tensor, optional
-            bool, True = padding, shape (batch, time_k).
+            bool, True = padding, shape (batch, time_k). What stands there has
+            no influence as long as it is finite: hiding is a product, which
+            a NaN or an infinity survives.
         pos_embs : Tensor, optional
             Must be None: positions are the layer's own (``rotary``).
         chunk_size : int, optional
