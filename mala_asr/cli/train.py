@@ -5,6 +5,8 @@ be given after it, and so can SpeechBrain's run options:
 
   mala-asr train hparams/mini_librispeech_mala.yaml \\
       --data_folder data --number_of_epochs 40 --device cpu
+
+'mala-asr train CONFIG --help' lists the config's keys and the run options.
 """
 
 import argparse

@@ -33,6 +33,11 @@ class SpecAugment:
     max_masked : float
         No single time mask covers more than this fraction of an utterance.
 
+    Raises
+    ------
+    ValueError
+        If a width is not a least and a greatest number.
+
     Example
     -------
     >>> augment = SpecAugment(time_masks=2, freq_masks=2)
@@ -51,6 +56,15 @@ class SpecAugment:
         warp_window: int = 0,
         max_masked: float = 1.0,
     ) -> None:
+        for name, width in (
+            ("time_mask_width", time_mask_width),
+            ("freq_mask_width", freq_mask_width),
+        ):
+            if len(width) != 2 or not 0 <= width[0] <= width[1]:
+                raise ValueError(
+                    f"{name} is {list(width)}; give the least and the "
+                    "greatest width, such as [0, 20]"
+                )
         self.time_masks = time_masks
         self.time_mask_width = tuple(time_mask_width)
         self.freq_masks = freq_masks

@@ -13,19 +13,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import speechbrain as sb
 import torch
-from speechbrain.utils.distributed import ddp_all_reduce, infer_device
+from speechbrain.utils.distributed import ddp_all_reduce
 from speechbrain.utils.dynamic_chunk_training import DynChunkTrainConfig
 from speechbrain.utils.run_opts import RunOptions
 from torch import Tensor
 
 from mala_asr.decoding.ctc_greedy import ctc_greedy
-from mala_asr.devices import find_device
-from mala_asr.errors import MalaError
 from mala_asr.models.asr import ASROutput, MalaASR
 from mala_asr.scoring.wer import score
 from mala_asr.training.checkpoints import AtomicCheckpointer
@@ -35,6 +33,7 @@ from mala_asr.training.objective import (
     ctc_losses,
     with_bos,
 )
+from mala_asr.training.settings import TrainingError
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -43,10 +42,6 @@ logger = logging.getLogger(__name__)
 
 # The fact in a checkpoint's meta data by which the best ones are found.
 BEST_KEY = "WER"
-
-
-class TrainingError(MalaError):
-    """A training that cannot start or go on."""
 
 
 class Schedule(Protocol):
@@ -104,74 +99,6 @@ class Recipe:
         None
     )
     keep_checkpoints: int = 5
-
-
-def check_run_options(
-    run_opts: RunOptions, hparams: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Take the run options out of a config and refuse what cannot work.
-
-    Arguments
-    ---------
-    run_opts : RunOptions
-        What the command line gave.
-    hparams : mapping
-        The config; SpeechBrain's run options may stand in it as well.
-
-    Returns
-    -------
-    dict
-        The config's run options.
-
-    Raises
-    ------
-    DeviceError
-        For a device that is not there.
-    TrainingError
-        For half precision on a CPU, DataParallel, and other options that
-        cannot work here.
-    """
-    names = [f.name for f in fields(RunOptions)]
-    options = {name: hparams[name] for name in names if name in hparams}
-
-    def chosen(name: str) -> Any:
-        given = name in run_opts.overridden_args
-        return run_opts[name] if given else options.get(name, run_opts[name])
-
-    device = chosen("device") or infer_device()
-    find_device(device)
-    for name in ("precision", "eval_precision"):
-        if device == "cpu" and chosen(name) != "fp32":
-            raise TrainingError(
-                f"--{name} {chosen(name)} is for GPUs; on a CPU it is far "
-                "slower than fp32: leave it out"
-            )
-    if chosen("data_parallel_backend"):
-        raise TrainingError(
-            "DataParallel breaks the lengths of a batch; for several GPUs "
-            "run: torchrun --nproc_per_node N recipes/LibriSpeech/train.py …"
-        )
-    if chosen("auto_mix_prec"):
-        raise TrainingError(
-            "--auto_mix_prec is SpeechBrain's old name; give --precision fp16"
-        )
-    if chosen("jit") or chosen("jit_module_keys"):
-        raise TrainingError(
-            "TorchScript cannot compile this model; leave --jit out"
-        )
-    for name in ("grad_accumulation_factor", "optimizer_step_limit"):
-        number = chosen(name)
-        usable = str(number).isdecimal() and int(number) > 0
-        if number is not None and not usable:
-            raise TrainingError(
-                f"--{name} is {number}; give a whole number above zero"
-            )
-    if chosen("log_config"):
-        raise TrainingError(
-            "--log_config is not read here: everything is in the run's "
-            "log.txt; leave it out"
-        )
-    return options
 
 
 class ASRBrain(sb.Brain):

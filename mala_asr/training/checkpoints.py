@@ -23,6 +23,8 @@ from speechbrain.utils.distributed import (
     run_on_main,
 )
 
+from mala_asr.models.checkpoints import reading_checkpoint
+
 logger = logging.getLogger(__name__)
 
 
@@ -96,6 +98,22 @@ class AtomicCheckpointer(Checkpointer):
         logger.log(verbosity, "Saved a checkpoint in %s", target)
         files = {k: target / f.name for k, f in saved.paramfiles.items()}
         return Checkpoint(target, saved.meta, files)
+
+    def load_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Load a checkpoint.
+
+        Arguments
+        ---------
+        checkpoint : Checkpoint
+            The checkpoint to go on from.
+
+        Raises
+        ------
+        CheckpointError
+            If it is damaged.
+        """
+        with reading_checkpoint(checkpoint.path):
+            super().load_checkpoint(checkpoint)
 
     def keep_best(self, count: int, min_key: str) -> None:
         """Delete all but the best checkpoints and the newest one.

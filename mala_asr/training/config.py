@@ -8,6 +8,7 @@ written below. What the command line gives replaces either.
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,45 @@ def read_config(path: str | Path, overrides: str = "") -> ConfigSource:
         if _tag(value) == _PLACEHOLDER and changes.get(key) is None:
             raise ConfigError(f"{key} is not set; add --{key} VALUE")
     return ConfigSource(file, changes)
+
+
+def describe_config(path: str | Path) -> str:
+    """List the keys of a config with their values.
+
+    Arguments
+    ---------
+    path : str or Path
+        The config.
+
+    Returns
+    -------
+    str
+        A line for each; objects are shown by their arguments.
+
+    Raises
+    ------
+    ConfigError
+        As for `read_config`.
+
+    Example
+    -------
+    >>> path = getfixture("tmp_path") / "a.yaml"
+    >>> _ = path.write_text("width: 2\\nlayer: !new:Layer {size: !ref <width>}")
+    >>> print(describe_config(path))
+      --width 2
+      --layer {size: !ref <width>}
+    """
+    _, values, changes = _follow_base(Path(path))
+    recursive_update(values, changes)
+    return "\n".join(
+        textwrap.fill(
+            f"--{key} {_in_words(value)}",
+            width=79,
+            initial_indent="  ",
+            subsequent_indent="      ",
+        )
+        for key, value in values.items()
+    )
 
 
 def build_config(source: ConfigSource) -> dict[str, Any]:
@@ -182,6 +222,8 @@ def _check_overrides(
     _check_keys(given, values, "no key {!r} in the config")
     for key, value in given.items():
         expected = values[key]
+        if isinstance(expected, bool | str) and value is None:
+            raise ConfigError(f"--{key} has no value; add one like {expected}")
         if isinstance(expected, int | float) and isinstance(value, str):
             raise ConfigError(
                 f"{key} is {value!r}; a value like {expected} was expected"
@@ -199,6 +241,21 @@ def _check_keys(
             near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(message.format(key) + hint)
+
+
+def _in_words(value: object) -> str:
+    if _tag(value) == _PLACEHOLDER:
+        return "VALUE (must be given)"
+    if isinstance(value, Mapping):
+        inner = (f"{key}: {_in_words(part)}" for key, part in value.items())
+        return f"{{{', '.join(inner)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_in_words, value))}]"
+    if value is None:
+        return "null"
+    text = str(getattr(value, "value", value))
+    tag = _tag(value)
+    return text if tag is None else f"{tag} {text}"
 
 
 def _tag(value: object) -> str | None:

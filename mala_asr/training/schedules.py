@@ -24,6 +24,11 @@ class NoamSchedule:
     warmup_steps : int
         Steps until it is reached.
 
+    Raises
+    ------
+    ValueError
+        If the peak is no rate.
+
     Example
     -------
     >>> schedule = NoamSchedule(peak=1.0, warmup_steps=4)
@@ -32,6 +37,7 @@ class NoamSchedule:
     """
 
     def __init__(self, peak: float, warmup_steps: int) -> None:
+        _check_peak(peak)
         self.peak = peak
         self.warmup_steps = max(1, warmup_steps)
 
@@ -74,6 +80,11 @@ class CosineSchedule:
     final_fraction : float
         The last step's rate, as a fraction of the peak.
 
+    Raises
+    ------
+    ValueError
+        If the peak is no rate.
+
     Example
     -------
     >>> schedule = CosineSchedule(peak=1.0, warmup_steps=2)
@@ -85,6 +96,7 @@ class CosineSchedule:
     def __init__(
         self, peak: float, warmup_steps: int, final_fraction: float = 0.0
     ) -> None:
+        _check_peak(peak)
         self.peak = peak
         self.warmup_steps = max(1, warmup_steps)
         self.final_fraction = final_fraction
@@ -128,3 +140,8 @@ class CosineSchedule:
         return self.peak * (
             self.final_fraction + (1.0 - self.final_fraction) * cosine
         )
+
+
+def _check_peak(peak: float) -> None:
+    if not isinstance(peak, int | float) or not 0.0 < peak < math.inf:
+        raise ValueError(f"peak is {peak}; give a learning rate above 0")

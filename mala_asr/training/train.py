@@ -8,17 +8,15 @@ an earlier run has done it, so the same command starts and resumes.
 from __future__ import annotations
 
 import io
-import json
 import logging
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import speechbrain as sb
 import torch
-from speechbrain.utils.checkpoints import Checkpointer
 from speechbrain.utils.distributed import (
     ddp_init_group,
     get_rank,
@@ -29,8 +27,6 @@ from speechbrain.utils.distributed import (
 from speechbrain.utils.epoch_loop import EpochCounter
 from speechbrain.utils.run_opts import RunOptions
 
-from mala_asr import __version__
-from mala_asr.data.files import replacing
 from mala_asr.data.librispeech import prepare_librispeech
 from mala_asr.data.manifest import Utterance, read_manifest
 from mala_asr.data.tokenizer import load_tokenizer, train_tokenizer
@@ -42,19 +38,13 @@ from mala_asr.scoring.report import summary_text
 from mala_asr.scoring.wer import WerReport
 from mala_asr.training import speech
 from mala_asr.training.allocator import keep_freed_memory
-from mala_asr.training.brain import (
-    BEST_KEY,
-    ASRBrain,
-    EpochLogger,
-    Recipe,
-    TrainingError,
-    check_run_options,
-)
+from mala_asr.training.brain import BEST_KEY, ASRBrain, EpochLogger, Recipe
 from mala_asr.training.checkpoints import AtomicCheckpointer, RandomState
 from mala_asr.training.config import (
     ConfigError,
     ConfigSource,
     build_config,
+    describe_config,
     read_config,
 )
 from mala_asr.training.curve import LearningCurve
@@ -66,6 +56,18 @@ from mala_asr.training.data_pipeline import (
     loader_options,
 )
 from mala_asr.training.evaluate import evaluate_set, write_results
+from mala_asr.training.run_folder import (
+    check_same_model,
+    check_same_tokenizer,
+    describe_run,
+    is_resumed,
+    sole_writer,
+)
+from mala_asr.training.settings import (
+    check_run_options,
+    check_values,
+    decoding_options,
+)
 from mala_asr.training.tensorboard import TensorBoardEpochs
 
 if TYPE_CHECKING:
@@ -76,7 +78,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MODEL_FORMAT = 1
+HELP = """\
+usage: train.py CONFIG [--KEY VALUE ...] [RUN OPTIONS]
+       mala-asr train CONFIG [--KEY VALUE ...] [RUN OPTIONS]
+
+Train and evaluate a model as a config says. The same command resumes a
+training that was interrupted. With CONFIG, --help lists its keys.
+
+Any key of the config may follow with another value, in YAML:
+  --number_of_epochs 40 --test_splits "[test-clean, test-other]"
+and a part of a key as a mapping; the other parts stay:
+  --schedule "{peak: 0.001}" --model "{d_model: 144}"
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,8 +106,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         0, or 1 after an expected error, or 130 when interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    path, run_opts, overrides = sb.parse_arguments(arguments)
     try:
+        if {"-h", "--help"} & set(arguments):
+            print_help(arguments)
+            return 0
+        path, run_opts, overrides = sb.parse_arguments(arguments)
         reports = run(path, overrides, run_opts)
     except MalaError as error:
         print(f"mala-asr: error: {error}", file=sys.stderr)
@@ -112,6 +128,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, report in reports.items():
         print(f"{name}: {summary_text(report).splitlines()[0]}")
     return 0
+
+
+def print_help(arguments: Sequence[str]) -> None:
+    """Say what can follow a config, with its own keys and their values.
+
+    Arguments
+    ---------
+    arguments : sequence of str
+        The command line; its config is looked at if there is one.
+
+    Raises
+    ------
+    MalaError
+        If the config cannot be read.
+    """
+    config = next((a for a in arguments if not a.startswith("-")), None)
+    keys = None if config is None else describe_config(_config_path(config))
+    print(HELP)
+    if keys is not None:
+        print(f"keys of {config} and their values:\n{keys}\n")
+    options = io.StringIO()
+    with suppress(SystemExit), redirect_stdout(options):
+        sb.parse_arguments(["--help"])
+    # Without its usage, which names every option and nothing of the config.
+    listed = options.getvalue().partition("options:")[2]
+    print(f"run options of SpeechBrain:{listed}", end="")
 
 
 def run(
@@ -141,24 +183,38 @@ def run(
     run_opts = run_opts or RunOptions()
     source = read_config(_config_path(config), overrides)
     hparams = build_config(source)
-    _check_numbers(hparams)
+    check_values(hparams)
     options = check_run_options(run_opts, hparams)
     ddp_init_group(run_opts)
     folder = Path(hparams["output_folder"])
-    start_experiment(folder, source)
+    only_reads = run_opts.test_only or options.get("test_only", False)
+    with (
+        sole_writer(folder)
+        if if_main_process() and not only_reads
+        else nullcontext()
+    ):
+        start_experiment(folder, source)
+        return _train_and_evaluate(hparams, folder, run_opts, options)
 
+
+def _train_and_evaluate(
+    hparams: dict[str, Any],
+    folder: Path,
+    run_opts: RunOptions,
+    options: dict[str, Any],
+) -> dict[str, WerReport]:
     sets = read_sets(hparams, folder)
-    saved = _is_resumed(folder)
+    saved = is_resumed(folder)
     if saved:
-        _check_same_tokenizer(folder, hparams)
+        check_same_tokenizer(folder, hparams)
     tokenizer = get_tokenizer(hparams, folder, sets["train"], saved)
     sb.utils.seed_everything(hparams["seed"], verbose=False)
     model = _make_model(hparams, len(tokenizer))
     if saved:
-        _check_same_model(folder, model)
+        check_same_model(folder, model)
     brain = make_brain(hparams, folder, model, tokenizer, run_opts, options)
     # A decoder that does not fit is refused before the hours of training.
-    Recognizer(model, tokenizer, **_decoding(hparams))
+    Recognizer(model, tokenizer, **decoding_options(hparams))
     if not brain.test_only and not _is_finished(brain, hparams):
         run_on_main(describe_run, args=[hparams, folder, model, sets])
         fit(brain, hparams, sets, tokenizer, saved)
@@ -189,6 +245,9 @@ def start_experiment(folder: Path, source: ConfigSource) -> None:
             handler.setStream(sys.stderr)
             handler.addFilter(_is_for_console)
             handler.setFormatter(logging.Formatter("%(message)s"))
+    # SpeechBrain asks every library for its debugging remarks.
+    logging.getLogger().setLevel(logging.INFO)
+    logging.getLogger("mala_asr").setLevel(logging.DEBUG)
     if keep_freed_memory():
         logger.info("glibc was told to keep freed memory for the next step")
 
@@ -409,7 +468,7 @@ def evaluate(
     brain.model.load_state_dict(weights)
     brain.model.eval()
     logger.info("evaluating the average of %s", ", ".join(names))
-    decoding = _decoding(hparams)
+    decoding = decoding_options(hparams)
     recognizer = Recognizer(brain.model, brain.tokenizer, **decoding)
     reports = {}
     for name, utterances in test_splits.items():
@@ -424,43 +483,6 @@ def evaluate(
         logger.info("%s\n%s", name, summary_text(reports[name]))
     write_results(folder, reports, {**decoding, "checkpoints": names})
     return reports
-
-
-def describe_run(
-    hparams: dict[str, Any],
-    folder: Path,
-    model: MalaASR,
-    sets: dict[str, dict[str, list[Utterance]]],
-) -> None:
-    """Write model.json: what rebuilds the model, and facts for its card.
-
-    Arguments
-    ---------
-    hparams : dict
-        The config.
-    folder : Path
-        The run folder.
-    model : MalaASR
-        The model.
-    sets : dict
-        What `read_sets` gave.
-    """
-    seconds = sum(u.duration for u in _joined(sets["train"]))
-    description = {
-        "format_version": MODEL_FORMAT,
-        "model": model.config,
-        "decoding": _decoding(hparams),
-        "average_checkpoints": hparams["average_checkpoints"],
-        "training": {
-            "data": list(sets["train"]),
-            "hours": round(seconds / 3600, 2),
-            "epochs": hparams["number_of_epochs"],
-            "parameters": sum(p.numel() for p in model.parameters()),
-            "version": __version__,
-        },
-    }
-    with replacing(folder / "model.json") as path:
-        path.write_text(json.dumps(description, indent=2) + "\n")
 
 
 def _is_for_console(record: logging.LogRecord) -> bool:
@@ -479,20 +501,6 @@ def _config_path(config: str | Path) -> Path:
     return hparams_file(path.name)
 
 
-def _check_numbers(hparams: dict[str, Any]) -> None:
-    for key in (
-        "number_of_epochs",
-        "batch_seconds",
-        "eval_batch_seconds",
-        "average_checkpoints",
-        "keep_checkpoints",
-        "beam_size",
-    ):
-        value = hparams[key]
-        if not isinstance(value, int | float) or not value > 0:
-            raise ConfigError(f"{key} is {value}; give a number above zero")
-
-
 def _make_model(hparams: dict[str, Any], vocab_size: int) -> MalaASR:
     try:
         return hparams["model"](vocab_size=vocab_size)
@@ -504,11 +512,6 @@ def _joined(splits: dict[str, list[Utterance]]) -> list[Utterance]:
     return [utterance for split in splits.values() for utterance in split]
 
 
-def _is_resumed(folder: Path) -> bool:
-    save = folder / "save"
-    return save.is_dir() and bool(Checkpointer(save).list_checkpoints())
-
-
 def _is_finished(brain: ASRBrain, hparams: dict[str, Any]) -> bool:
     newest = brain.checkpointer.find_checkpoint()
     return (
@@ -516,64 +519,6 @@ def _is_finished(brain: ASRBrain, hparams: dict[str, Any]) -> bool:
         and newest.meta["end-of-epoch"]
         and newest.meta["epoch"] >= hparams["number_of_epochs"]
     )
-
-
-def _decoding(hparams: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "decoder": hparams["decoder"],
-        "beam_size": hparams["beam_size"],
-        "ctc_weight": hparams["decoding_ctc_weight"],
-    }
-
-
-def _read_kept(path: Path) -> dict[str, Any]:
-    """Read a JSON file that the run wrote when it started."""
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise TrainingError(
-            f"cannot read {path}, which tells what is trained here "
-            f"({error}); bring it back or give another --output_folder"
-        ) from error
-    assert isinstance(kept, dict)
-    return kept
-
-
-def _check_same_tokenizer(folder: Path, hparams: dict[str, Any]) -> None:
-    """Refuse a request for other pieces than the weights are made for."""
-    path = folder / "tokenizer.json"
-    trained = _read_kept(path)
-    for key, kept in (("token_type", "kind"), ("vocab_size", "vocab_size")):
-        if trained.get(kept) != hparams[key]:
-            raise TrainingError(
-                f"{folder} holds a training with {key} {trained.get(kept)}, "
-                f"not {hparams[key]}; give another --output_folder"
-            )
-
-
-def _check_same_model(folder: Path, model: MalaASR) -> None:
-    """Refuse to go on with weights of another model."""
-    path = folder / "model.json"
-    trained = _read_kept(path)["model"]
-    try:
-        with torch.device("meta"):  # newer arguments get their defaults
-            trained = type(model)(**trained).config
-    except TypeError as error:
-        raise TrainingError(
-            f"{path} was written by another version of mala_asr ({error}); "
-            "give another --output_folder"
-        ) from error
-    present = json.loads(json.dumps(model.config))
-    changed = [
-        f"{key} was {trained.get(key)!r}, now {value!r}"
-        for key, value in present.items()
-        if trained.get(key) != value
-    ]
-    if changed:
-        raise TrainingError(
-            f"{folder} holds a training of another model "
-            f"({'; '.join(changed)}); give another --output_folder"
-        )
 
 
 def _train_loader(

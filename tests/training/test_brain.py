@@ -7,15 +7,11 @@ from typing import Any
 import pytest
 import speechbrain as sb
 import torch
-from speechbrain.utils.run_opts import RunOptions
 
 from mala_asr.data.manifest import Utterance
-from mala_asr.training.brain import (
-    ASRBrain,
-    TrainingError,
-    check_run_options,
-)
+from mala_asr.training.brain import ASRBrain
 from mala_asr.training.data_pipeline import collate
+from mala_asr.training.settings import TrainingError
 from tests.training.toy import ToyTraining, toy_features
 
 STILL: dict[str, Any] = {
@@ -232,29 +228,3 @@ def test_the_best_checkpoints_and_the_newest_are_kept(tmp_path: Path) -> None:
         checkpointer.keep_best(2, "WER")
     kept = {c.meta["WER"] for c in checkpointer.list_checkpoints()}
     assert kept == {20.0, 30.0, 60.0}
-
-
-@pytest.mark.parametrize(
-    "given, config, message",
-    [
-        ({"precision": "bf16"}, {}, "--precision bf16 is for GPUs"),
-        ({}, {"precision": "fp16"}, "--precision fp16 is for GPUs"),
-        ({"eval_precision": "fp16"}, {}, "--eval_precision fp16 is for GPUs"),
-        ({"data_parallel_backend": True}, {}, "torchrun"),
-    ],
-)
-def test_options_that_cannot_work_are_refused(
-    given: dict[str, Any], config: dict[str, Any], message: str
-) -> None:
-    options = RunOptions.from_dictionary({"device": "cpu", **given})
-    with pytest.raises(TrainingError, match=message):
-        check_run_options(options, config)
-
-
-def test_the_command_line_wins_over_the_config() -> None:
-    options = RunOptions.from_dictionary({"device": "cpu", "precision": "fp32"})
-    config = {"precision": "bf16", "max_grad_norm": 1.0, "seed": 1}
-    assert check_run_options(options, config) == {
-        "precision": "bf16",
-        "max_grad_norm": 1.0,
-    }

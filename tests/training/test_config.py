@@ -4,12 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from mala_asr.training.config import ConfigError, build_config, read_config
+from mala_asr.training.config import (
+    ConfigError,
+    build_config,
+    describe_config,
+    read_config,
+)
 
 BASE = """\
 data_folder: !PLACEHOLDER
 width: 4
 splits: [train]
+board: False
+kind: char
 double: !ref <width> * 2
 nested: {a: 1, b: 2}
 layer: !name:torch.nn.Linear
@@ -47,6 +54,23 @@ def test_a_config_may_extend_another(base: Path, tmp_path: Path) -> None:
     assert _load(grandchild, "data_folder: x\nwidth: 2")["double"] == 4
 
 
+def test_a_description_shows_what_is_written(
+    base: Path, tmp_path: Path
+) -> None:
+    child = tmp_path / "child.yaml"
+    child.write_text("extends: base.yaml\nwidth: 6\nlayer: {out_features: 9}\n")
+    assert describe_config(child).splitlines() == [
+        "  --data_folder VALUE (must be given)",
+        "  --width 6",
+        "  --splits [train]",
+        "  --board False",
+        "  --kind char",
+        "  --double !ref <width> * 2",
+        "  --nested {a: 1, b: 2}",
+        "  --layer {in_features: !ref <width>, out_features: 9}",
+    ]
+
+
 def test_a_key_that_the_base_lacks_is_refused(
     base: Path, tmp_path: Path
 ) -> None:
@@ -65,6 +89,8 @@ def test_a_key_that_the_base_lacks_is_refused(
         ("width: 5\nwidth: 6", "--width is given twice"),
         ("just words", "not an option: just words"),
         ("data_folder:", "data_folder is not set"),
+        ("data_folder: x\nboard:", "--board has no value; add one like False"),
+        ("data_folder: x\nkind:", "--kind has no value; add one like char"),
         ("data_folder: x\nsplits: dev", r"splits is 'dev'.*\[dev\]"),
         ("data_folder: [", "cannot read the overrides"),
     ],

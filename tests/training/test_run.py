@@ -20,6 +20,7 @@ from mala_asr.models.checkpoints import load_averaged
 from mala_asr.training import train
 from mala_asr.training.brain import ASRBrain
 from mala_asr.training.evaluate import evaluate_set
+from mala_asr.training.run_folder import sole_writer
 from tests.training.tone_corpus import SPLITS, arguments, make_tone_corpus
 
 CONFIG = "mini_librispeech_mala"
@@ -82,6 +83,9 @@ def test_a_run_leaves_what_it_should(straight: Path) -> None:
         assert (straight / name).stat().st_size > 0, name
     lines = (straight / "train_log.txt").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["epoch: 1", "epoch: 2"]
+    log = (straight / "log.txt").read_text()
+    assert "mala_asr.training.train - INFO - " in log
+    assert "font_manager" not in log
     training = json.loads((straight / "model.json").read_text())["training"]
     assert training["data"] == ["tone-train"]
     assert 0 < training["hours"] < 0.1
@@ -247,6 +251,8 @@ def test_where_features_come_from_changes_little(
         ({"train_splits": "[train-x]"}, "train-x"),
         ({"train_splits": "[]"}, "train_splits is empty"),
         ({"optimizer_step_limit": "two"}, "optimizer_step_limit is two; give"),
+        ({"number_of_epochs": "1.5"}, "number_of_epochs is 1.5; give"),
+        ({"output_folder": "2024"}, "output_folder is 2024"),
         ({"grad_accumulation_factor": "0"}, "accumulation_factor is 0; give"),
         ({"jit_module_keys": "model"}, "leave --jit out"),
         ({"log_config": "log.yaml"}, "--log_config is not read here"),
@@ -281,6 +287,82 @@ def test_a_mistake_is_one_line(
     assert message in errors[0]
     assert "Traceback" not in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CKPT.yaml",
+        "model.ckpt",
+        "optimizer.ckpt",
+        "counter.ckpt",
+        "random.ckpt",
+        "brain.ckpt",
+    ],
+)
+@pytest.mark.parametrize("damage", ["cut", "garbage", "missing"])
+def test_a_damaged_checkpoint_is_named(
+    corpus: Path,
+    straight: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    damage: str,
+) -> None:
+    shutil.copytree(straight, tmp_path / "run")
+    newest = max((tmp_path / "run" / "save").glob("CKPT+*"))
+    content = (newest / name).read_bytes()
+    if damage == "missing":
+        (newest / name).unlink()
+    else:
+        half = content[: len(content) // 2] if len(content) > 9 else b""
+        (newest / name).write_bytes(half if damage == "cut" else b"\0[:}")
+    kept = _contents(tmp_path / "run" / "save")
+    options = arguments(corpus, tmp_path / "run", number_of_epochs="3")
+    status = train.main([CONFIG, *options])
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    if (name, damage) == ("CKPT.yaml", "missing"):
+        # No checkpoint to SpeechBrain: the run goes on from the one before.
+        assert status == 0
+        return
+    assert status == 1
+    assert f"error: the checkpoint {newest} is damaged" in err
+    assert _contents(tmp_path / "run" / "save") == kept
+
+
+def test_two_trainings_do_not_share_a_folder(
+    corpus: Path,
+    straight: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = arguments(corpus, straight)
+    before = (straight / "log.txt").read_bytes()
+    with sole_writer(straight):
+        assert train.main([CONFIG, *options]) == 1
+        assert "another training is writing to" in capsys.readouterr().err
+        assert (straight / "log.txt").read_bytes() == before
+        # Evaluating only reads.
+        assert train.main([CONFIG, "--test_only", *options]) == 0
+    assert train.main([CONFIG, *options]) == 0
+
+
+def test_a_run_without_its_tokenizer(
+    corpus: Path,
+    straight: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(straight, tmp_path / "run")
+    model = tmp_path / "run" / "tokenizer.model"
+    options = arguments(corpus, tmp_path / "run")
+    model.write_bytes(model.read_bytes() + b"\0")
+    assert train.main([CONFIG, *options]) == 1
+    assert f"{model} is changed, and" in capsys.readouterr().err
+    model.unlink()
+    assert train.main([CONFIG, *options]) == 1
+    err = capsys.readouterr().err
+    assert f"{model} is missing, and the weights of this run" in err
 
 
 @pytest.mark.parametrize("name", ["model.json", "tokenizer.json"])

@@ -1,0 +1,189 @@
+"""What a training can be told, and what it refuses before it starts."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from speechbrain.utils.distributed import infer_device
+from speechbrain.utils.run_opts import RunOptions
+
+from mala_asr.devices import find_device
+from mala_asr.errors import MalaError
+from mala_asr.training.config import ConfigError
+
+# The least that each whole number of a config may be.
+_WHOLE_NUMBERS = {
+    "seed": 0,
+    "number_of_epochs": 1,
+    "num_buckets": 1,
+    "num_workers": 0,
+    "keep_checkpoints": 1,
+    "average_checkpoints": 1,
+    "beam_size": 1,
+}
+_SECONDS = ("batch_seconds", "eval_batch_seconds")
+_SHARES = ("ctc_weight", "decoding_ctc_weight", "label_smoothing")
+_FOLDERS = ("data_folder", "output_folder", "feature_folder")
+
+# The same for SpeechBrain's run options, which a config need not have.
+_WHOLE_OPTIONS = {
+    "grad_accumulation_factor": 1,
+    "optimizer_step_limit": 1,
+    "nonfinite_patience": 0,
+}
+
+
+class TrainingError(MalaError):
+    """A training that cannot start or go on."""
+
+
+def check_values(hparams: Mapping[str, Any]) -> None:
+    """Refuse values of a config that are of the wrong kind or size.
+
+    Arguments
+    ---------
+    hparams : mapping
+        The config, built.
+
+    Raises
+    ------
+    ConfigError
+        For the first of them.
+
+    Example
+    -------
+    >>> check_values({"number_of_epochs": 1.5, "seed": 1})
+    Traceback (most recent call last):
+    ...
+    mala_asr.training.config.ConfigError: number_of_epochs is 1.5; give a \
+whole number of at least 1
+    """
+    for key, least in _WHOLE_NUMBERS.items():
+        _check_whole(key, hparams[key], least)
+    for key in _SECONDS:
+        if not _is_number(hparams[key]) or hparams[key] <= 0:
+            raise ConfigError(f"{key} is {hparams[key]}; give a number above 0")
+    for key in _SHARES:
+        if not _is_number(hparams[key]) or not 0 <= hparams[key] <= 1:
+            raise ConfigError(
+                f"{key} is {hparams[key]}; give a number from 0 to 1"
+            )
+    for key in _FOLDERS:
+        if not isinstance(hparams[key], str | os.PathLike):
+            raise ConfigError(
+                f"{key} is {hparams[key]!r}, which is no name of a folder; "
+                f"if that is its name, write ./{hparams[key]}"
+            )
+    if hparams["vocab_size"] is not None:
+        _check_whole("vocab_size", hparams["vocab_size"], 1)
+    speeds = list(hparams["speeds"])
+    if not speeds or not all(_is_number(s) and s > 0 for s in speeds):
+        raise ConfigError(
+            f"speeds is {speeds}; give numbers above 0, such as [1.0]"
+        )
+
+
+def _is_number(value: Any) -> bool:
+    is_bool = isinstance(value, bool)  # which Python counts as a number
+    return (
+        isinstance(value, int | float) and not is_bool and math.isfinite(value)
+    )
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ConfigError(
+            f"{name} is {value}; give a whole number of at least {least}"
+        )
+
+
+def check_run_options(
+    run_opts: RunOptions, hparams: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Take the run options out of a config and refuse what cannot work.
+
+    Arguments
+    ---------
+    run_opts : RunOptions
+        What the command line gave.
+    hparams : mapping
+        The config; SpeechBrain's run options may stand in it as well.
+
+    Returns
+    -------
+    dict
+        The config's run options.
+
+    Raises
+    ------
+    DeviceError
+        For a device that is not there.
+    TrainingError
+        For half precision on a CPU, DataParallel, and other options that
+        cannot work here.
+    """
+    names = [f.name for f in fields(RunOptions)]
+    options = {name: hparams[name] for name in names if name in hparams}
+
+    def chosen(name: str) -> Any:
+        given = name in run_opts.overridden_args
+        return run_opts[name] if given else options.get(name, run_opts[name])
+
+    device = chosen("device") or infer_device()
+    find_device(device)
+    for name in ("precision", "eval_precision"):
+        if device == "cpu" and chosen(name) != "fp32":
+            raise TrainingError(
+                f"--{name} {chosen(name)} is for GPUs; on a CPU it is far "
+                "slower than fp32: leave it out"
+            )
+    if chosen("data_parallel_backend"):
+        raise TrainingError(
+            "DataParallel breaks the lengths of a batch; for several GPUs "
+            "run: torchrun --nproc_per_node N recipes/LibriSpeech/train.py …"
+        )
+    if chosen("auto_mix_prec"):
+        raise TrainingError(
+            "--auto_mix_prec is SpeechBrain's old name; give --precision fp16"
+        )
+    if chosen("jit") or chosen("jit_module_keys"):
+        raise TrainingError(
+            "TorchScript cannot compile this model; leave --jit out"
+        )
+    for name, least in _WHOLE_OPTIONS.items():
+        value = chosen(name)
+        if str(value).isdecimal():  # some come as text
+            value = int(value)
+        if value is not None:
+            _check_whole(name, value, least)
+    if chosen("log_config"):
+        raise TrainingError(
+            "--log_config is not read here: everything is in the run's "
+            "log.txt; leave it out"
+        )
+    return options
+
+
+def decoding_options(hparams: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the part of a config that a `Recognizer` is made with.
+
+    Arguments
+    ---------
+    hparams : mapping
+        The config.
+
+    Returns
+    -------
+    dict
+        Arguments of `Recognizer`.
+    """
+    return {
+        "decoder": hparams["decoder"],
+        "beam_size": hparams["beam_size"],
+        "ctc_weight": hparams["decoding_ctc_weight"],
+    }

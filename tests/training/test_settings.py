@@ -1,0 +1,109 @@
+"""Settings that cannot work are refused in one line, whoever gives them."""
+
+from typing import Any
+
+import pytest
+from speechbrain.utils.run_opts import RunOptions
+
+from mala_asr.paths import hparams_file
+from mala_asr.training.config import ConfigError, build_config, read_config
+from mala_asr.training.settings import (
+    TrainingError,
+    check_run_options,
+    check_values,
+)
+
+
+@pytest.mark.parametrize(
+    "given, config, message",
+    [
+        ({"precision": "bf16"}, {}, "--precision bf16 is for GPUs"),
+        ({}, {"precision": "fp16"}, "--precision fp16 is for GPUs"),
+        ({"eval_precision": "fp16"}, {}, "--eval_precision fp16 is for GPUs"),
+        ({"data_parallel_backend": True}, {}, "torchrun"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(
+    given: dict[str, Any], config: dict[str, Any], message: str
+) -> None:
+    options = RunOptions.from_dictionary({"device": "cpu", **given})
+    with pytest.raises(TrainingError, match=message):
+        check_run_options(options, config)
+
+
+def test_the_command_line_wins_over_the_config() -> None:
+    options = RunOptions.from_dictionary({"device": "cpu", "precision": "fp32"})
+    config = {"precision": "bf16", "max_grad_norm": 1.0, "seed": 1}
+    assert check_run_options(options, config) == {
+        "precision": "bf16",
+        "max_grad_norm": 1.0,
+    }
+
+
+def _built(**changes: Any) -> dict[str, Any]:
+    config = hparams_file("mini_librispeech_mala")
+    return build_config(read_config(config, "data_folder: x")) | changes
+
+
+def test_what_can_work_is_not_refused() -> None:
+    check_values(_built())
+    check_values(_built(vocab_size=100, batch_seconds=0.5, speeds=[1]))
+
+
+@pytest.mark.parametrize(
+    "key, value, wanted",
+    [
+        ("number_of_epochs", 1.5, "a whole number of at least 1"),
+        ("number_of_epochs", True, "a whole number of at least 1"),
+        ("number_of_epochs", None, "a whole number of at least 1"),
+        ("num_buckets", 0, "a whole number of at least 1"),
+        ("num_workers", -1, "a whole number of at least 0"),
+        ("seed", 1.0, "a whole number of at least 0"),
+        ("beam_size", "ten", "a whole number of at least 1"),
+        ("vocab_size", 30.5, "a whole number of at least 1"),
+        ("batch_seconds", -3, "a number above 0"),
+        ("batch_seconds", float("inf"), "a number above 0"),
+        ("eval_batch_seconds", "48", "a number above 0"),
+        ("label_smoothing", 1.1, "a number from 0 to 1"),
+        ("decoding_ctc_weight", float("nan"), "a number from 0 to 1"),
+        ("speeds", [], "numbers above 0"),
+        ("speeds", [1.0, 0], "numbers above 0"),
+        ("speeds", ["fast"], "numbers above 0"),
+        ("output_folder", 2024, "write ./2024"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named(
+    key: str, value: object, wanted: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{key} is .*{wanted}"):
+        check_values(_built(**{key: value}))
+
+
+@pytest.mark.parametrize(
+    "override, wanted",
+    [
+        ("schedule: {peak: 0}", "peak is 0; give a learning rate"),
+        ("schedule: {peak: high}", "peak"),
+        ("augment: {time_mask_width: [20, 0]}", "time_mask_width is .20, 0."),
+        ("augment: {freq_mask_width: [5]}", "freq_mask_width is .5.; give"),
+    ],
+)
+def test_parts_of_a_config_are_checked(override: str, wanted: str) -> None:
+    config = hparams_file("mini_librispeech_mala")
+    with pytest.raises(ConfigError, match=wanted):
+        build_config(read_config(config, f"data_folder: x\n{override}"))
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("optimizer_step_limit", "two"),
+        ("optimizer_step_limit", "0"),
+        ("grad_accumulation_factor", 1.5),
+        ("nonfinite_patience", -1),
+    ],
+)
+def test_run_options_are_checked_too(name: str, value: object) -> None:
+    options = RunOptions.from_dictionary({"device": "cpu", name: value})
+    with pytest.raises(ConfigError, match=f"{name} is {value}; give"):
+        check_run_options(options, {})
