@@ -18,9 +18,16 @@ def version() -> str:
 
 
 DEMO = ["espeakng-loader>=0.2.4"]
+# Whisper's normalizer of English text, for scoring.
+ENGLISH = ["whisper-normalizer>=0.1.12"]
 TENSORBOARD = ["tensorboard>=2.16"]
 DEV = [
+    # Scorers that ours is compared with.
+    "jiwer>=4,<5",
+    "kaldialign>=0.9",
     "mypy>=1.11",
+    # Drives an installed Chromium; brings none along.
+    "playwright>=1.50",
     "pytest>=8",
     "ruff==0.12.4",
     "yamllint==1.35.1",
@@ -53,13 +60,16 @@ setup(
         "mala_asr.hparams",
     ],
     package_dir={"mala_asr.hparams": "hparams"},
-    package_data={"mala_asr.hparams": ["*.yaml"]},
+    package_data={
+        "mala_asr.hparams": ["*.yaml"],
+        "mala_asr.scoring": ["assets/*"],
+    },
     python_requires=">=3.10",
     install_requires=[
         "hyperpyyaml>=1.2.2",
-        "jiwer>=4,<5",
         "matplotlib>=3.8",
         "numpy>=1.26",
+        "rapidfuzz>=3.9.7",
         "safetensors>=0.4.3",
         "sentencepiece>=0.2",
         "soundfile>=0.12.1",
@@ -72,8 +82,9 @@ setup(
     extras_require={
         # The demo's speech comes from eSpeak NG, which is under the GPL.
         "demo": DEMO,
+        "english": ENGLISH,
         "tensorboard": TENSORBOARD,
-        "dev": [*DEMO, *TENSORBOARD, *DEV],
+        "dev": [*DEMO, *ENGLISH, *TENSORBOARD, *DEV],
     },
     entry_points={"console_scripts": ["mala-asr = mala_asr.cli.main:main"]},
 )

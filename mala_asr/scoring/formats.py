@@ -1,21 +1,40 @@
-"""Files of transcripts: trn, Kaldi text and plain lines."""
+"""Files of transcripts: which format they are in, reading, writing trn."""
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mala_asr.scoring.wer import ScoringError
+from mala_asr.scoring import lines, nist, tables
+from mala_asr.scoring.errors import ScoringError
+from mala_asr.scoring.transcripts import Reader, Source, Transcripts
 
-# `words (id)`, as sclite reads it.
-_TRN_LINE = re.compile(r"^(.*?)\s*\(([^()\s]+)\)\s*$")
-# A first field that is rather an id than a word: 84-121123-0000, spk1_utt2.
-_LIKE_AN_ID = re.compile(r"^(?=.*\d)(?=.*[^\d.,]).+$")
+FORMATS: dict[str, Reader] = {
+    "trn": lines.read_trn,
+    "kaldi": lines.read_kaldi,
+    "plain": lines.read_plain,
+    "stm": nist.read_stm,
+    "ctm": nist.read_ctm,
+    "jsonl": tables.read_jsonl,
+    "csv": tables.read_csv,
+}
+_ENDINGS = {
+    ".trn": "trn",
+    ".stm": "stm",
+    ".ctm": "ctm",
+    ".jsonl": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+}
 
 
 def read_transcripts(
-    path: str | os.PathLike[str], file_format: str = "auto"
-) -> tuple[dict[str, str], str]:
+    path: str | os.PathLike[str],
+    file_format: str = "auto",
+    hypothesis: bool = False,
+    id_field: str | None = None,
+    text_field: str | None = None,
+    segments: str | os.PathLike[str] | None = None,
+) -> Transcripts:
     """Read the transcripts in a file by id.
 
     Arguments
@@ -23,17 +42,22 @@ def read_transcripts(
     path : str or os.PathLike
         A UTF-8 text file.
     file_format : str
-        ``trn`` (``words (id)``), ``kaldi`` (``id words``), ``plain`` (one
-        utterance a line, its id the number of the line), or ``auto``: trn if
-        every line ends in an id, kaldi if every line starts with a different
-        first field that has a digit and something else, and else plain.
+        A name in `FORMATS`, or ``auto``: told from the file's ending, and
+        else from its lines (`detect_format`).
+    hypothesis : bool
+        Whether what was recognized is wanted, from a table that has both.
+    id_field : str, optional
+        Field of a table that has the ids.
+    text_field : str, optional
+        Field of a table that has the words.
+    segments : str or os.PathLike, optional
+        An stm file; where ``path`` is a ctm file, each of its words goes to
+        the segment that it lies in (`nist.words_by_segment`).
 
     Returns
     -------
-    transcripts : dict[str, str]
-        Text by id, in the order of the file.
-    file_format : str
-        The format that the file was read as.
+    Transcripts
+        Texts by id, in the order of the file, and the format it was read as.
 
     Raises
     ------
@@ -41,64 +65,63 @@ def read_transcripts(
         When the file cannot be read, a line is not of the format, or an id
         comes twice.
     """
-    lines = _read_lines(Path(path))
+    source = Source(
+        str(path), _read_text(Path(path)), hypothesis, id_field, text_field
+    )
     if file_format == "auto":
-        file_format = detect_format(lines)
-    pairs: dict[str, str] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() and file_format != "plain":
-            continue
-        pair = FORMATS[file_format](number, line)
-        if pair is None:
-            raise ScoringError(
-                f"{path}, line {number}: not in the {file_format} format; "
-                "name the file's format with --format"
-            )
-        key, text = pair
-        if key in pairs:
-            raise ScoringError(
-                f"{path}, line {number}: id '{key}' a second time; "
-                "ids must differ"
-            )
-        pairs[key] = text
-    if not pairs:
+        file_format = detect_format(source)
+    if file_format == "ctm" and segments is not None:
+        reference = Source(str(segments), _read_text(Path(segments)))
+        transcripts = nist.words_by_segment(source, reference)
+    else:
+        transcripts = FORMATS[file_format](source)
+    if not transcripts.texts:
         raise ScoringError(f"{path}: no transcripts in this file")
-    return pairs, file_format
+    return transcripts
 
 
-def detect_format(lines: Iterable[str]) -> str:
-    """Tell trn, Kaldi text and plain lines apart.
+def detect_format(source: Source) -> str:
+    """Tell the formats apart.
 
     Arguments
     ---------
-    lines : Iterable[str]
-        The lines of a file.
+    source : Source
+        The file.
 
     Returns
     -------
     str
-        ``trn``, ``kaldi`` or ``plain``.
+        The format of the file's ending, if it has one; else ``jsonl`` if the
+        first line is a JSON object, ``csv`` if it names fields of ids and
+        words, ``stm`` or ``ctm`` if every line has their times, ``trn`` if
+        every line ends in an id, ``kaldi`` if every line starts with a
+        different first field that has a digit and something else, and else
+        ``plain``.
 
     Example
     -------
-    >>> detect_format(["one two (a-1)", "(a-2)"])
+    >>> detect_format(Source("ref", "one two (a-1)\\n(a-2)\\n"))
     'trn'
-    >>> detect_format(["a-1 one two", "a-2"])
+    >>> detect_format(Source("ref", "a-1 one two\\na-2\\n"))
     'kaldi'
-    >>> detect_format(["one two", "2 dogs"])
+    >>> detect_format(Source("ref", "one two\\n2 dogs\\n"))
     'plain'
     """
-    filled = [line for line in lines if line.strip()]
-    if filled and all(_TRN_LINE.match(line) for line in filled):
-        return "trn"
-    first = [line.split(maxsplit=1)[0] for line in filled]
-    if (
-        first
-        and len(set(first)) == len(first)
-        and all(_LIKE_AN_ID.match(field) for field in first)
-    ):
-        return "kaldi"
-    return "plain"
+    ending = Path(source.path).suffix.lower()
+    if ending in _ENDINGS:
+        return _ENDINGS[ending]
+    filled = [line for line in source.lines() if line.strip()]
+    checks = {
+        "jsonl": lambda: tables.is_jsonl(filled),
+        "csv": lambda: tables.is_csv(source),
+        "stm": lambda: nist.is_stm(source),
+        "ctm": lambda: nist.is_ctm(source),
+        "trn": lambda: lines.is_trn(filled),
+        "kaldi": lambda: lines.is_kaldi(filled),
+    }
+    if not filled:
+        return "plain"
+    return next((name for name, is_it in checks.items() if is_it()), "plain")
 
 
 def write_trn(
@@ -120,43 +143,23 @@ def write_trn(
         hold.
     """
     for key in transcripts:
-        if not _TRN_LINE.match(f"({key})"):
+        if not lines.TRN_LINE.match(f"({key})"):
             raise ScoringError(
                 f"'{key}' cannot be an id in a .trn file; take out white "
                 "space and parentheses"
             )
-    lines = [
-        f"{' '.join(text.split())} ({key})\n".lstrip()
-        for key, text in transcripts.items()
-    ]
-    Path(path).write_text("".join(lines), encoding="utf-8")
+    Path(path).write_text("".join(_trn_lines(transcripts)), encoding="utf-8")
 
 
-def _trn(number: int, line: str) -> tuple[str, str] | None:
-    match = _TRN_LINE.match(line)
-    return (match[2], match[1]) if match else None
+def _trn_lines(transcripts: Mapping[str, str]) -> Iterable[str]:
+    for key, text in transcripts.items():
+        yield f"{' '.join(text.split())} ({key})\n".lstrip()
 
 
-def _kaldi(number: int, line: str) -> tuple[str, str] | None:
-    key, *text = line.split(maxsplit=1)
-    return key, "".join(text)
-
-
-def _plain(number: int, line: str) -> tuple[str, str] | None:
-    return str(number), line
-
-
-FORMATS: dict[str, Callable[[int, str], tuple[str, str] | None]] = {
-    "trn": _trn,
-    "kaldi": _kaldi,
-    "plain": _plain,
-}
-
-
-def _read_lines(path: Path) -> list[str]:
+def _read_text(path: Path) -> str:
     try:
         # "utf-8-sig" drops the mark that some editors put at the start.
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ScoringError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -164,7 +167,3 @@ def _read_lines(path: Path) -> list[str]:
             f"{path}: not UTF-8 text; convert it, for example with "
             "iconv -t UTF-8"
         ) from error
-    if not text:
-        return []
-    # Not splitlines(): a vertical tab or U+2028 does not end a line here.
-    return text.removesuffix("\n").split("\n")

@@ -19,13 +19,19 @@ _LEGEND = (
 )
 
 
-def summary_text(report: WerReport) -> str:
+def summary_text(
+    report: WerReport, without_hypothesis: int = 0, without_reference: int = 0
+) -> str:
     """Give the three lines that sum a report up.
 
     Arguments
     ---------
     report : WerReport
         What `score` returned.
+    without_hypothesis : int
+        Utterances that the hypotheses lacked.
+    without_reference : int
+        Utterances that the references lacked; told only where there are any.
 
     Returns
     -------
@@ -42,11 +48,15 @@ def summary_text(report: WerReport) -> str:
     Scored 1 sentences, 0 not present in hyp.
     """
     count = len(report.utterances)
+    unknown = (
+        f", {without_reference} not present in ref" if without_reference else ""
+    )
     return (
-        f"{_rate_text(report)}\n"
-        f"%SER {_percent(report.ser)} "
+        f"{rate_text(report)}\n"
+        f"%SER {percent(report.ser)} "
         f"[ {report.sentence_errors} / {count} ]\n"
-        f"Scored {count} sentences, 0 not present in hyp.\n"
+        f"Scored {count} sentences, {without_hypothesis} not present in hyp"
+        f"{unknown}.\n"
     )
 
 
@@ -65,18 +75,35 @@ def wer_text(report: WerReport) -> str:
         and per utterance its rate and the lines reference, operation and
         hypothesis.
     """
+    return summary_text(report) + alignments_text(report)
+
+
+def alignments_text(report: WerReport) -> str:
+    """Give the alignment of every utterance.
+
+    Arguments
+    ---------
+    report : WerReport
+        What `score` returned.
+
+    Returns
+    -------
+    str
+        A legend, and per utterance its rate and the lines reference,
+        operation and hypothesis, as SpeechBrain writes them.
+    """
     lines = [
         _RULE,
         "ALIGNMENTS",
         "",
         "Format:",
         "<utterance-id>, WER DETAILS",
-        *_alignment_lines(_LEGEND),
+        *alignment_lines(_LEGEND),
     ]
     for utterance in report.utterances:
-        lines += [_RULE, f"{utterance.id}, {_rate_text(utterance)}"]
-        lines += _alignment_lines(utterance.alignment())
-    return summary_text(report) + "\n".join(lines) + "\n"
+        lines += [_RULE, f"{utterance.id}, {rate_text(utterance)}"]
+        lines += alignment_lines(utterance.alignment())
+    return "\n".join(lines) + "\n"
 
 
 def write_wer_files(
@@ -110,19 +137,63 @@ def write_wer_files(
     return wer_file
 
 
-def _percent(rate: float | None) -> str:
+def percent(rate: float | None) -> str:
+    """Write a rate with two decimals.
+
+    Arguments
+    ---------
+    rate : float, optional
+        In percent.
+
+    Returns
+    -------
+    str
+        The rate; ``n/a`` for None.
+    """
     return "n/a" if rate is None else f"{rate:.2f}"
 
 
-def _rate_text(counts: EditCounts) -> str:
+def rate_text(counts: EditCounts, name: str = "WER") -> str:
+    """Write a rate and its counts as Kaldi does.
+
+    Arguments
+    ---------
+    counts : EditCounts
+        The counts.
+    name : str
+        What they are the rate of.
+
+    Returns
+    -------
+    str
+        The line.
+
+    Example
+    -------
+    >>> rate_text(EditCounts(48, 1, 1, 0))
+    '%WER 4.00 [ 2 / 50, 0 ins, 1 del, 1 sub ]'
+    """
     return (
-        f"%WER {_percent(counts.wer)} [ {counts.errors} / {counts.words}, "
+        f"%{name} {percent(counts.wer)} [ {counts.errors} / {counts.words}, "
         f"{counts.insertions} ins, {counts.deletions} del, "
         f"{counts.substitutions} sub ]"
     )
 
 
-def _alignment_lines(steps: Iterable[AlignedWord]) -> list[str]:
+def alignment_lines(steps: Iterable[AlignedWord]) -> list[str]:
+    """Write an alignment in three lines.
+
+    Arguments
+    ---------
+    steps : Iterable[AlignedWord]
+        What `UtteranceScore.alignment` gives.
+
+    Returns
+    -------
+    list[str]
+        Reference, operation and hypothesis in columns; ``<eps>`` for no
+        word.
+    """
     columns = [
         (step.reference or "<eps>", step.operation, step.hypothesis or "<eps>")
         for step in steps

@@ -1,19 +1,21 @@
-"""Word error rates.
+"""Word and character error rates.
 
-One function aligns every utterance (with jiwer) and returns a report that
-holds everything; what is written or printed only reads from it.
+One function aligns every utterance (with rapidfuzz, jiwer's own aligner) and
+returns a report that holds everything; what is written or printed only reads
+from it. An alignment has the fewest errors there can be: substitution,
+deletion and insertion cost 1 each (Levenshtein).
 """
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
-import jiwer
+from rapidfuzz.distance import Levenshtein, Opcodes
 
-from mala_asr.errors import MalaError
+from mala_asr.scoring.pairs import pair
 
-
-class ScoringError(MalaError):
-    """References and hypotheses that cannot be read or do not pair up."""
+EDIT_COSTS = {"substitution": 1, "deletion": 1, "insertion": 1}
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class EditCounts:
     Example
     -------
     >>> counts = EditCounts(8, substitutions=1, deletions=1, insertions=0)
-    >>> counts.errors, counts.words, counts.wer
-    (2, 10, 20.0)
+    >>> counts.errors, counts.words, counts.wer, counts.mer
+    (2, 10, 20.0, 20.0)
     """
 
     hits: int
@@ -57,6 +59,56 @@ class EditCounts:
     def wer(self) -> float | None:
         """Word error rate in percent; None without words to recognize."""
         return 100.0 * self.errors / self.words if self.words else None
+
+    @property
+    def mer(self) -> float | None:
+        """Match error rate in percent; None without words to recognize.
+
+        The share of the aligned pairs that are wrong, 100 at most (Morris,
+        Maier and Green, "From WER and RIL to MER and WIL", Interspeech 2004).
+        """
+        pairs = self.words + self.insertions
+        return 100.0 * self.errors / pairs if self.words else None
+
+    @property
+    def wil(self) -> float | None:
+        """Word information lost in percent; None without words to recognize.
+
+        100 (1 - H/N · H/P) with N words in the reference and P in the
+        hypothesis (from the same paper).
+        """
+        if not self.words:
+            return None
+        heard = self.hits + self.substitutions + self.insertions
+        kept = self.hits**2 / (self.words * heard) if heard else 0.0
+        return 100.0 * (1.0 - kept)
+
+
+def total(parts: Iterable[EditCounts]) -> EditCounts:
+    """Add up the counts of several utterances.
+
+    Arguments
+    ---------
+    parts : Iterable[EditCounts]
+        Such as the utterances of a speaker.
+
+    Returns
+    -------
+    EditCounts
+        Their sum.
+
+    Example
+    -------
+    >>> total([EditCounts(1, 0, 0, 2), EditCounts(3, 1, 0, 0)])
+    EditCounts(hits=4, substitutions=1, deletions=0, insertions=2)
+    """
+    hits = substitutions = deletions = insertions = 0
+    for part in parts:
+        hits += part.hits
+        substitutions += part.substitutions
+        deletions += part.deletions
+        insertions += part.insertions
+    return EditCounts(hits, substitutions, deletions, insertions)
 
 
 @dataclass(frozen=True)
@@ -90,26 +142,26 @@ class UtteranceScore(EditCounts):
         The words that were said.
     hypothesis : list[str]
         The words that were recognized.
-    chunks : list[jiwer.AlignmentChunk]
-        jiwer's alignment; `alignment` spells it out.
+    opcodes : rapidfuzz.distance.Opcodes
+        rapidfuzz's alignment; `alignment` spells it out.
     """
 
     id: str
     reference: list[str]
     hypothesis: list[str]
-    chunks: list[jiwer.AlignmentChunk]
+    opcodes: Opcodes
 
     def alignment(self) -> Iterator[AlignedWord]:
         """Walk through reference and hypothesis word by word."""
-        for chunk in self.chunks:
-            said = self.reference[chunk.ref_start_idx : chunk.ref_end_idx]
-            heard = self.hypothesis[chunk.hyp_start_idx : chunk.hyp_end_idx]
-            if chunk.type == "insert":
+        for code in self.opcodes:
+            said = self.reference[code.src_start : code.src_end]
+            heard = self.hypothesis[code.dest_start : code.dest_end]
+            if code.tag == "insert":
                 yield from (AlignedWord("I", None, h) for h in heard)
-            elif chunk.type == "delete":
+            elif code.tag == "delete":
                 yield from (AlignedWord("D", r, None) for r in said)
             else:
-                operation = "=" if chunk.type == "equal" else "S"
+                operation = "=" if code.tag == "equal" else "S"
                 pairs = zip(said, heard, strict=True)
                 yield from (AlignedWord(operation, r, h) for r, h in pairs)
 
@@ -185,62 +237,73 @@ def score(
     >>> [step.operation for step in report.utterances[0].alignment()]
     ['=', 'S']
     """
-    _check_ids(references, hypotheses)
-    aligned = jiwer.process_words(
-        [" ".join(text.split()) for text in references.values()],
-        [" ".join(hypotheses[key].split()) for key in references],
-    )
-    utterances = [
-        UtteranceScore(
-            **_counts(chunks),
-            id=key,
-            reference=said,
-            hypothesis=heard,
-            chunks=chunks,
+    pair(references, hypotheses)
+    # rapidfuzz compares hashes; whole numbers are their own.
+    numbers: dict[str, int] = defaultdict(count().__next__)
+    utterances = []
+    for key, text in references.items():
+        said, heard = text.split(), hypotheses[key].split()
+        opcodes = Levenshtein.opcodes(
+            [numbers[word] for word in said],
+            [numbers[word] for word in heard],
         )
-        for key, said, heard, chunks in zip(
-            references,
-            aligned.references,
-            aligned.hypotheses,
-            aligned.alignments,
-            strict=True,
+        utterances.append(
+            UtteranceScore(
+                **_counts(opcodes),
+                id=key,
+                reference=said,
+                hypothesis=heard,
+                opcodes=opcodes,
+            )
         )
-    ]
-    return WerReport(
-        hits=aligned.hits,
-        substitutions=aligned.substitutions,
-        deletions=aligned.deletions,
-        insertions=aligned.insertions,
-        utterances=utterances,
+    return WerReport(**vars(total(utterances)), utterances=utterances)
+
+
+def character_counts(report: WerReport) -> EditCounts:
+    """Count right and wrong characters, as jiwer's ``cer`` does.
+
+    Each utterance is aligned anew, character by character, with one space
+    between words; a space is a character.
+
+    Arguments
+    ---------
+    report : WerReport
+        What `score` returned.
+
+    Returns
+    -------
+    EditCounts
+        Characters in the place of words: ``wer`` is the character error
+        rate.
+
+    Example
+    -------
+    >>> counts = character_counts(score({"a": "one two"}, {"a": "one to"}))
+    >>> counts.deletions, counts.words
+    (1, 7)
+    """
+    return total(
+        EditCounts(
+            **_counts(
+                Levenshtein.opcodes(
+                    " ".join(utterance.reference),
+                    " ".join(utterance.hypothesis),
+                )
+            )
+        )
+        for utterance in report.utterances
     )
 
 
-def _counts(chunks: list[jiwer.AlignmentChunk]) -> dict[str, int]:
-    counts = dict.fromkeys(("equal", "substitute", "delete", "insert"), 0)
-    for chunk in chunks:
-        counts[chunk.type] += max(
-            chunk.ref_end_idx - chunk.ref_start_idx,
-            chunk.hyp_end_idx - chunk.hyp_start_idx,
+def _counts(opcodes: Opcodes) -> dict[str, int]:
+    counts = dict.fromkeys(("equal", "replace", "delete", "insert"), 0)
+    for code in opcodes:
+        counts[code.tag] += max(
+            code.src_end - code.src_start, code.dest_end - code.dest_start
         )
     return {
         "hits": counts["equal"],
-        "substitutions": counts["substitute"],
+        "substitutions": counts["replace"],
         "deletions": counts["delete"],
         "insertions": counts["insert"],
     }
-
-
-def _check_ids(
-    references: Mapping[str, str], hypotheses: Mapping[str, str]
-) -> None:
-    missing = [key for key in references if key not in hypotheses]
-    unknown = [key for key in hypotheses if key not in references]
-    for ids, has, lacks in (
-        (missing, "reference", "hypothesis"),
-        (unknown, "hypothesis", "reference"),
-    ):
-        if ids:
-            raise ScoringError(
-                f"{len(ids)} of the utterances have a {has} and no {lacks}, "
-                f"the first is '{ids[0]}'; both sides need the same ids"
-            )

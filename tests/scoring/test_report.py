@@ -67,7 +67,7 @@ def test_files_of_a_set_can_be_scored_again(tmp_path: Path) -> None:
     assert written == tmp_path / "wer_test-x.txt"
     assert written.read_text() == wer_text(report)
     again = score(
-        read_transcripts(tmp_path / "ref_test-x.trn")[0],
-        read_transcripts(tmp_path / "hyp_test-x.trn")[0],
+        read_transcripts(tmp_path / "ref_test-x.trn").texts,
+        read_transcripts(tmp_path / "hyp_test-x.trn").texts,
     )
     assert again == report

@@ -1,34 +1,12 @@
 """Word error rates against jiwer, SpeechBrain and counts by hand."""
 
-import random
-
 import jiwer
 import pytest
 from speechbrain.utils.metric_stats import ErrorRateStats
 
-from mala_asr.scoring import ScoringError, score
-
-WORDS = "a i the cat dog über 日本 cat's sat mat on of".split()
-
-
-def random_pairs(count: int, seed: int) -> tuple[dict, dict]:
-    """Sentences and copies of them with words changed, dropped and added."""
-    rng = random.Random(seed)
-    references, hypotheses = {}, {}
-    for number in range(count):
-        said = rng.choices(WORDS, k=rng.randrange(0, 12))
-        heard = []
-        for word in said:
-            kind = rng.random()
-            if kind < 0.7:
-                heard.append(word)
-            elif kind < 0.85:
-                heard.append(rng.choice(WORDS))
-            if rng.random() < 0.1:
-                heard.append(rng.choice(WORDS))
-        references[f"utt-{number}"] = " ".join(said)
-        hypotheses[f"utt-{number}"] = " ".join(heard)
-    return references, hypotheses
+from mala_asr.scoring import ScoringError, character_counts, score
+from mala_asr.scoring.wer import total
+from tests.scoring.random_pairs import random_pairs
 
 
 def test_totals_equal_jiwer() -> None:
@@ -43,6 +21,38 @@ def test_totals_equal_jiwer() -> None:
     assert report.substitutions == theirs.substitutions
     assert report.deletions == theirs.deletions
     assert report.insertions == theirs.insertions
+    assert report.mer == pytest.approx(100 * theirs.mer)
+    assert report.wil == pytest.approx(100 * theirs.wil)
+
+
+def test_characters_equal_jiwer() -> None:
+    references, hypotheses = random_pairs(1000, seed=5)
+    counts = character_counts(score(references, hypotheses))
+    theirs = jiwer.process_characters(
+        list(references.values()), list(hypotheses.values())
+    )
+    assert counts.wer == pytest.approx(100 * theirs.cer)
+    assert counts.hits == theirs.hits
+    assert counts.substitutions == theirs.substitutions
+    assert counts.deletions == theirs.deletions
+    assert counts.insertions == theirs.insertions
+
+
+@pytest.mark.parametrize(
+    "reference, hypothesis, mer, wil",
+    [
+        ("", "", None, None),
+        ("", "x", None, None),
+        ("x", "", 100, 100),
+        ("x y", "x", 50, 50),
+        ("x y", "x y", 0, 0),
+    ],
+)
+def test_match_error_rate_and_information_lost(
+    reference: str, hypothesis: str, mer: float | None, wil: float | None
+) -> None:
+    report = score({"u": reference}, {"u": hypothesis})
+    assert (report.mer, report.wil) == (mer, wil)
 
 
 def test_totals_equal_speechbrain() -> None:
@@ -67,6 +77,7 @@ def test_utterances_add_up_to_the_totals() -> None:
     for field in ("hits", "substitutions", "deletions", "insertions"):
         parts = [getattr(u, field) for u in report.utterances]
         assert sum(parts) == getattr(report, field) > 0
+        assert getattr(total(report.utterances), field) == sum(parts)
 
 
 def test_alignment_spells_out_both_sides() -> None:
