@@ -7,7 +7,6 @@ report states.
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 
 from mala_asr.scoring.errors import ScoringError
 
@@ -130,6 +129,8 @@ _SPACES = _Spaces()
 
 
 def _english() -> Normalizer:
+    from importlib import metadata
+
     try:
         from whisper_normalizer.english import EnglishTextNormalizer
     except ImportError as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mala_asr.scoring.analysis import Analysis, Comparison
 from mala_asr.scoring.groups import Group, find_confusions, worst
-from mala_asr.scoring.significance import LEVEL
+from mala_asr.scoring.significance import LEVEL, Interval
 from mala_asr.scoring.wer import EDIT_COSTS, EditCounts, UtteranceScore
 
 
@@ -51,7 +51,7 @@ def analysis_record(
             "level": LEVEL,
             "resamples": analysis.resamples,
             "seed": analysis.seed,
-            "intervals": [asdict(i) for i in analysis.intervals],
+            "intervals": [_interval(i) for i in analysis.intervals],
         },
         "normalization": {
             "name": analysis.normalizer.name,
@@ -150,12 +150,16 @@ def _utterance(utterance: UtteranceScore) -> dict[str, Any]:
     return {"id": utterance.id, **_counts(utterance)}
 
 
+def _interval(interval: Interval) -> dict[str, Any]:
+    return {**asdict(interval), "few": interval.few}
+
+
 def _group(group: Group) -> dict[str, Any]:
     return {
         "name": group.name,
         "utterances": group.utterances,
         **_counts(group.counts),
-        "interval": group.interval and asdict(group.interval),
+        "interval": group.interval and _interval(group.interval),
     }
 
 
@@ -163,6 +167,6 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     return {
         **comparison.report.summary(),
         "before": comparison.before and _counts(comparison.before),
-        "paired_bootstrap": [asdict(b) for b in comparison.bootstraps],
+        "paired_bootstrap": [_interval(b) for b in comparison.bootstraps],
         "mapsswe": asdict(comparison.matched_pairs),
     }

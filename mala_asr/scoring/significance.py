@@ -18,6 +18,8 @@ import numpy as np
 from mala_asr.scoring.wer import EditCounts, UtteranceScore
 
 LEVEL = 95.0
+# With fewer draws' units than this, intervals come out too narrow.
+FEW = 20
 # Largest table of draws held at a time, in numbers.
 _BLOCK = 2_000_000
 
@@ -42,6 +44,11 @@ class Interval:
     size: int
     low: float
     high: float
+
+    @property
+    def few(self) -> bool:
+        """Whether there are so few that the interval is too narrow."""
+        return self.size < FEW
 
 
 @dataclass(frozen=True)

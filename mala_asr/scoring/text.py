@@ -90,10 +90,18 @@ def _totals(analysis: Analysis) -> Iterator[str]:
 
 
 def _range(interval: Interval) -> str:
-    return (
-        f"{interval.low:.2f} to {interval.high:.2f} over {interval.size} "
-        f"{interval.unit}"
-    )
+    return f"{interval.low:.2f} to {interval.high:.2f} over {_units(interval)}"
+
+
+def _units(interval: Interval) -> str:
+    few = " (few, so too narrow)" if interval.few else ""
+    return f"{interval.size} {interval.unit}{few}"
+
+
+def _p_text(p_value: float | None) -> str:
+    if p_value is None:
+        return "p n/a"
+    return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.4f}"
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
@@ -109,15 +117,14 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
 
 def _paired_text(found: PairedBootstrap) -> str:
     return (
-        f"Paired bootstrap over {found.size} {found.unit}: difference "
+        f"Paired bootstrap over {_units(found)}: difference "
         f"{found.low:+.2f} to {found.high:+.2f} ({LEVEL:g}%), "
-        f"p = {found.p_value:.4f}, better in {100 * found.improved:.1f}% "
+        f"{_p_text(found.p_value)}, better in {100 * found.improved:.1f}% "
         "of the resamples"
     )
 
 
 def _matched_text(found: MatchedPairs) -> str:
-    p_value = "n/a" if found.p_value is None else f"{found.p_value:.4f}"
     z = "n/a" if found.z is None else f"{found.z:.3f}"
     few = (
         "; few segments, p is rough"
@@ -126,7 +133,7 @@ def _matched_text(found: MatchedPairs) -> str:
     )
     return (
         f"Matched pairs (MAPSSWE): {found.segments} segments, mean "
-        f"{found.mean:+.3f} errors, Z = {z}, p = {p_value}{few}"
+        f"{found.mean:+.3f} errors, Z = {z}, {_p_text(found.p_value)}{few}"
     )
 
 

@@ -168,7 +168,10 @@ def test_compare(score: Command) -> None:
     other = score.write("two.trn", SAID)
     out = score.out("--compare", other)
     assert "Second system, compared with the first:\n%WER 0.00" in out
-    assert "Paired bootstrap over 3 utterances: difference -" in out
+    assert (
+        "Paired bootstrap over 3 utterances (few, so too narrow): difference -"
+        in out
+    )
     assert "MAPSSWE" in out
     assert "MAPSSWE" not in score.out()
 

@@ -32,8 +32,9 @@ def test_the_whole_text() -> None:
         "Scored 3 sentences, 0 not present in hyp.\n"
         "%CER 21.74 [ 5 / 23, 4 ins, 0 del, 1 sub ]\n"
         "%MER 28.57, %WIL 40.48\n"
-        "WER 95% confidence: 0.00 to 100.00 over 3 utterances, 0.00 to 50.00 "
-        "over 2 speakers (bootstrap, 1000 resamples, seed 0)\n"
+        "WER 95% confidence: 0.00 to 100.00 over 3 utterances (few, so too "
+        "narrow), 0.00 to 50.00 over 2 speakers (few, so too narrow) "
+        "(bootstrap, 1000 resamples, seed 0)\n"
         "Normalization: none (words as written); edit costs: substitution 1, "
         "deletion 1, insertion 1\n"
         "\n"
@@ -167,6 +168,8 @@ def test_a_comparison() -> None:
     assert "Paired bootstrap over 300 utterances: difference -" in text
     assert "Matched pairs (MAPSSWE): " in text
     assert "few segments" not in text
+    assert "300 utterances: " in text
+    assert "over 7 speakers (few, so too narrow): " in text
 
 
 def test_a_comparison_of_few_segments_says_so() -> None:

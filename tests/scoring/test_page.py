@@ -103,7 +103,7 @@ def test_totals_and_intervals(page: Page) -> None:
     for interval in found.intervals:
         assert (
             f"{interval.low:.2f} to {interval.high:.2f} over {interval.size} "
-            f"{interval.unit} (95%)"
+            f"{interval.unit} (few, so too narrow), 95%"
         ) in card
     assert "66.67" not in card
     assert "75.00 %" in page.locator("#card-SER").inner_text()

@@ -26,6 +26,12 @@ const draw = (tag, attributes = {}, ...children) =>
 
 const percent = (rate) => (rate === null ? "n/a" : rate.toFixed(2));
 
+const pText = (p) =>
+  p === null ? "p n/a" : p < 0.0001 ? "p < 0.0001" : `p = ${p.toFixed(4)}`;
+
+const unitsOf = (range) =>
+  `${range.size} ${range.unit}${range.few ? " (few, so too narrow)" : ""}`;
+
 const rateOf = (errors, words) => (words ? (100 * errors) / words : null);
 
 function showCards() {
@@ -33,7 +39,7 @@ function showCards() {
   const ranges = totals.confidence.intervals.map(
     (range) =>
       `${percent(range.low)} to ${percent(range.high)} over ` +
-      `${range.size} ${range.unit} (${totals.confidence.level}%)`,
+      `${unitsOf(range)}, ${totals.confidence.level}%`,
   );
   const counts =
     `${totals.substitutions} sub, ${totals.deletions} del, ` +
@@ -74,12 +80,10 @@ function showComparison() {
     ...found.paired_bootstrap.map(
       (range) =>
         `Difference ${percent(range.low)} to ${percent(range.high)} over ` +
-        `${range.size} ${range.unit}, p = ${range.p_value.toFixed(4)} ` +
-        "(paired bootstrap).",
+        `${unitsOf(range)}, ${pText(range.p_value)} (paired bootstrap).`,
     ),
-    `Matched pairs (MAPSSWE): ${test.segments} segments, p = ` +
-      (test.p_value === null ? "n/a" : test.p_value.toFixed(4)) +
-      ".",
+    `Matched pairs (MAPSSWE): ${test.segments} segments, ` +
+      `${pText(test.p_value)}.`,
   ];
   byId("compared").append(...lines.map((line) => make("p", {}, line)));
 }
