@@ -20,6 +20,12 @@ def version() -> str:
 DEMO = ["espeakng-loader>=0.2.4"]
 # Whisper's normalizer of English text, for scoring.
 ENGLISH = ["whisper-normalizer>=0.1.12"]
+# Beam search over CTC with n-gram language models. flashlight-text, which
+# brings KenLM along, has no wheels beyond Python 3.12.
+LM = [
+    'flashlight-text>=0.0.7; python_version < "3.13"',
+    "kaldingram>=0.1.2",
+]
 TENSORBOARD = ["tensorboard>=2.16"]
 DEV = [
     # Scorers that ours is compared with.
@@ -83,8 +89,9 @@ setup(
         # The demo's speech comes from eSpeak NG, which is under the GPL.
         "demo": DEMO,
         "english": ENGLISH,
+        "lm": LM,
         "tensorboard": TENSORBOARD,
-        "dev": [*DEMO, *ENGLISH, *TENSORBOARD, *DEV],
+        "dev": [*DEMO, *ENGLISH, *LM, *TENSORBOARD, *DEV],
     },
     entry_points={"console_scripts": ["mala-asr = mala_asr.cli.main:main"]},
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 
 def names(text: str) -> list[str]:
@@ -66,6 +67,38 @@ def positive(text: str) -> int:
             f"{text!r} is not a whole number above zero"
         )
     return number
+
+
+def number(text: str) -> float:
+    """A finite number.
+
+    Arguments
+    ---------
+    text : str
+        Such as "-1.5".
+
+    Returns
+    -------
+    float
+        The number.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If it is none.
+
+    Example
+    -------
+    >>> number("-1.5")
+    -1.5
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value
 
 
 def positive_float(text: str) -> float:

@@ -8,6 +8,7 @@ a model card, as data: loading it runs no code. The run is only read.
 """
 
 import argparse
+import shlex
 import sys
 
 from mala_asr.cli.arguments import positive
@@ -38,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="average the N best checkpoints (default: as many as the run's "
         "evaluation)",
     )
+    parser.add_argument(
+        "--lm",
+        metavar="FILE",
+        help="language model of 'mala-asr train-lm', or an ARPA file, to put "
+        "into the folder; 'transcribe' then uses it (default: that of the "
+        "run's evaluation, if any)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,10 +63,10 @@ def run(args: argparse.Namespace) -> int:
     """
     from mala_asr.inference.export import export_run
 
-    print(export_run(args.run_folder, args.model, args.average))
+    print(export_run(args.run_folder, args.model, args.average, args.lm))
     print(
-        f"mala-asr: try it: mala-asr transcribe --model {args.model} "
-        "recording.wav",
+        "mala-asr: try it: mala-asr transcribe --model "
+        f"{shlex.quote(args.model)} recording.wav",
         file=sys.stderr,
     )
     return 0

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mala_asr.cli.arguments import positive
-from mala_asr.decoding import DECODERS
+from mala_asr.cli.decoding import add_decoding_arguments, decoding_changes
 
 if TYPE_CHECKING:
     from mala_asr.data.audio import AudioError
@@ -47,19 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="model folder made by 'mala-asr export'",
     )
     parser.add_argument(
-        "--decoder",
-        choices=DECODERS,
-        help="ctc_greedy is fast; joint searches with the attention decoder "
-        "(default: as the model was evaluated)",
-    )
-    parser.add_argument(
-        "--beam-size",
-        type=positive,
-        metavar="N",
-        help="hypotheses kept by the joint search "
-        "(default: as the model was evaluated)",
-    )
-    parser.add_argument(
         "--batch-size",
         type=positive,
         default=8,
@@ -72,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="auto, cpu, cuda or cuda:N (default: auto, a GPU if there is one)",
     )
+    add_decoding_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -99,8 +87,7 @@ def run(args: argparse.Namespace) -> int:
     transcriber = Transcriber(
         args.model,
         device=args.device,
-        decoder=args.decoder,
-        beam_size=args.beam_size,
+        decoding=decoding_changes(args),
         batch_size=args.batch_size,
     )
     start = time.perf_counter()

@@ -1,4 +1,8 @@
 """From log-probabilities to hypotheses."""
 
-# Named here so that the command line can offer them without loading torch.
-DECODERS = ("ctc_greedy", "joint")
+# Without torch, so that the command line can offer the decoders by name.
+from mala_asr.decoding.options import DEFAULTS, DecodingOptions
+
+DECODERS = tuple(DEFAULTS)
+
+__all__ = ["DECODERS", "DecodingOptions"]

@@ -42,8 +42,8 @@ def ctc_greedy(
     >>> path = torch.tensor([[1, 1, 0, 1, 2, 2]])
     >>> log_probs = torch.nn.functional.one_hot(path).float().log()
     >>> best, = ctc_greedy(log_probs, torch.tensor([5]), Letters())
-    >>> best.text, best.token_frames, best.score
-    ('AAB', [0, 3, 4], 0.0)
+    >>> best.text, best.tokens, best.score
+    ('AAB', [1, 1, 2], 0.0)
     """
     scores, path = log_probs.detach().float().max(dim=-1)
     frame = torch.arange(path.shape[1], device=path.device)
@@ -58,7 +58,6 @@ def ctc_greedy(
         path.cpu(), emitted.cpu(), totals, strict=True
     ):
         tokens = labels[kept].tolist()
-        frames = kept.nonzero().flatten().tolist()
         text = spell(tokens, tokenizer)
-        hypotheses.append(Hypothesis(text, tokens, total, frames))
+        hypotheses.append(Hypothesis(text, tokens, total, {"ctc": total}))
     return hypotheses

@@ -1,11 +1,36 @@
 """What every decoder returns."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
+
+
+@dataclass(frozen=True)
+class Span:
+    """A token or a word, and when it was said.
+
+    Arguments
+    ---------
+    text : str
+        The word, or the tokenizer's piece.
+    start, end : float
+        In seconds from the start of the audio; end >= start.
+    confidence : float
+        From 0 to 1; `mala_asr.decoding.alignment` defines it.
+
+    Example
+    -------
+    >>> Span("HI", start=0.4, end=0.72, confidence=0.9).end
+    0.72
+    """
+
+    text: str
+    start: float
+    end: float
+    confidence: float
 
 
 @dataclass(frozen=True)
@@ -19,22 +44,28 @@ class Hypothesis:
     tokens : list[int]
         The tokenizer's ids behind the text, without blank, bos and eos.
     score : float
-        The decoder's log-probability of the tokens. Its scale belongs to the
-        decoder: compare scores of one decoder only.
-    token_frames : list[int], optional
-        Encoder frame at which each token was emitted, one per token; None
-        from a decoder that does not place its tokens in time.
+        What the decoder ranked it by. Its scale belongs to the decoder:
+        compare scores of one decoder only.
+    scores : Mapping[str, float]
+        The parts of the score by name, before weights: natural logarithms
+        of probabilities as ``ctc``, ``attention`` and ``lm``.
+    token_spans : list[Span], optional
+        One for each token; None where times were not asked for.
+    words : list[Span], optional
+        One for each word of the text; None where times were not asked for.
 
     Example
     -------
-    >>> Hypothesis("HI", tokens=[7, 9], score=-0.5, token_frames=[3, 5]).text
+    >>> Hypothesis("HI", tokens=[7, 9], score=-0.5, scores={"ctc": -0.5}).text
     'HI'
     """
 
     text: str
     tokens: list[int]
     score: float
-    token_frames: list[int] | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    token_spans: list[Span] | None = None
+    words: list[Span] | None = None
 
 
 def spell(tokens: Sequence[int], tokenizer: "SentencePieceProcessor") -> str:

@@ -4,20 +4,45 @@ Validation during training, the report on the test sets and the transcription
 of files all call this class, so that they cannot disagree.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from mala_asr.decoding import DECODERS
+from mala_asr.decoding.alignment import with_times
 from mala_asr.decoding.ctc_greedy import ctc_greedy
+from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.hypothesis import Hypothesis
-from mala_asr.decoding.joint import DecodingError, JointBeamSearch
+from mala_asr.decoding.joint import JointBeamSearch
+from mala_asr.decoding.options import DecodingOptions
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
     from mala_asr.models import MalaASR
+
+Search = Callable[[torch.Tensor, torch.Tensor], list[Hypothesis]]
+
+
+class Encoded(NamedTuple):
+    """A batch of utterances as the encoder gives them.
+
+    Arguments
+    ---------
+    states : torch.Tensor
+        Encoder output, (batch, frames, d_model).
+    lengths : torch.Tensor
+        Valid frames of each, (batch,).
+    seconds : list[float]
+        Length of the audio of each.
+    """
+
+    states: torch.Tensor
+    lengths: torch.Tensor
+    seconds: list[float]
 
 
 class Recognizer:
@@ -29,40 +54,30 @@ class Recognizer:
         The model; it is read, never changed, and decoded in evaluation mode.
     tokenizer : SentencePieceProcessor
         The tokenizer that the model was trained with.
-    decoder : str
-        ``ctc_greedy``, or ``joint``: beam search over the attention decoder
-        and the CTC head.
-    beam_size : int
-        Hypotheses that ``joint`` keeps at each step.
-    ctc_weight : float
-        Share of the CTC score in ``joint``.
+    options : DecodingOptions, optional
+        The decoder; ``ctc_greedy`` if None.
+    word_times : bool
+        Whether hypotheses come with the times and confidences of their
+        tokens and words.
 
     Raises
     ------
     DecodingError
-        When the decoder is unknown or the model cannot serve it.
+        When the model cannot be decoded in that way.
     """
 
     def __init__(
         self,
-        model: "MalaASR",
-        tokenizer: "SentencePieceProcessor",
-        decoder: str = "ctc_greedy",
-        beam_size: int = 10,
-        ctc_weight: float = 0.4,
+        model: MalaASR,
+        tokenizer: SentencePieceProcessor,
+        options: DecodingOptions | None = None,
+        word_times: bool = False,
     ) -> None:
-        if decoder not in DECODERS:
-            raise DecodingError(
-                f"unknown decoder '{decoder}'; choose from "
-                + ", ".join(DECODERS)
-            )
         self.model = model
         self.tokenizer = tokenizer
-        self._search = (
-            JointBeamSearch(model, tokenizer, beam_size, ctc_weight)
-            if decoder == "joint"
-            else self._ctc_greedy
-        )
+        self.options = options or DecodingOptions()
+        self.word_times = word_times
+        self._search = _build_search(model, tokenizer, self.options)
 
     @torch.no_grad()
     def features(
@@ -82,15 +97,16 @@ class Recognizer:
         -------
         list[Hypothesis]
             One per utterance, in order.
-        """
-        training = self.model.training
-        self.model.eval()
-        try:
-            return self._search(*self.model.encode(feats, n_frames))
-        finally:
-            self.model.train(training)
 
-    @torch.no_grad()
+        Raises
+        ------
+        DecodingError
+            When an utterance has no frames.
+        """
+        hop = self.model.hop_samples / self.model.sample_rate
+        seconds = [count * hop for count in n_frames.tolist()]
+        return self.decode(self._encode(feats, n_frames, seconds))
+
     def waves(self, waves: Sequence[torch.Tensor]) -> list[Hypothesis]:
         """Decode recordings of any lengths as one batch.
 
@@ -109,8 +125,27 @@ class Recognizer:
         DecodingError
             When a recording has no samples.
         """
-        if not waves:
-            return []
+        return self.decode(self.encode(waves)) if waves else []
+
+    @torch.no_grad()
+    def encode(self, waves: Sequence[torch.Tensor]) -> Encoded:
+        """Go half the way, so that several decoders can share it.
+
+        Arguments
+        ---------
+        waves : Sequence[torch.Tensor]
+            Mono samples at the model's rate, (samples,) each; one or more.
+
+        Returns
+        -------
+        Encoded
+            The batch, for `decode` of any recognizer of this model.
+
+        Raises
+        ------
+        DecodingError
+            When a recording has no samples.
+        """
         if any(len(wave) == 0 for wave in waves):
             raise DecodingError("a recording without samples; leave it out")
         device = next(self.model.parameters()).device
@@ -118,11 +153,85 @@ class Recognizer:
         padded = torch.nn.utils.rnn.pad_sequence(
             list(waves), batch_first=True
         ).to(device)
-        return self.features(*self.model.features(padded, n_samples))
+        seconds = [len(wave) / self.model.sample_rate for wave in waves]
+        return self._encode(*self.model.features(padded, n_samples), seconds)
 
-    def _ctc_greedy(
-        self, enc: torch.Tensor, lengths: torch.Tensor
+    @torch.no_grad()
+    def decode(self, encoded: Encoded) -> list[Hypothesis]:
+        """Go the rest of the way.
+
+        Arguments
+        ---------
+        encoded : Encoded
+            What `encode` gave.
+
+        Returns
+        -------
+        list[Hypothesis]
+            One per utterance, in order.
+        """
+        with _evaluating(self.model):
+            found = self._search(encoded.states, encoded.lengths)
+            return self._placed(found, encoded) if self.word_times else found
+
+    def _encode(
+        self,
+        feats: torch.Tensor,
+        n_frames: torch.Tensor,
+        seconds: list[float],
+    ) -> Encoded:
+        if n_frames.numel() and int(n_frames.min()) < 1:
+            raise DecodingError("an utterance without frames; leave it out")
+        with _evaluating(self.model):
+            return Encoded(*self.model.encode(feats, n_frames), seconds)
+
+    def _placed(
+        self, found: Sequence[Hypothesis], encoded: Encoded
     ) -> list[Hypothesis]:
-        log_probs = self.model.ctc_log_probs(enc)
-        ctc_lengths = lengths * self.model.ctc_upsampling
-        return ctc_greedy(log_probs, ctc_lengths, self.tokenizer)
+        log_probs = self.model.ctc_log_probs(encoded.states).cpu()
+        counts = (encoded.lengths * self.model.ctc_upsampling).tolist()
+        return [
+            with_times(
+                hypothesis,
+                log_probs[row, :count],
+                self.tokenizer,
+                self.model.frame_shift,
+                seconds,
+            )
+            for row, (hypothesis, count, seconds) in enumerate(
+                zip(found, counts, encoded.seconds, strict=True)
+            )
+        ]
+
+
+@contextmanager
+def _evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while, whatever the mode was."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _build_search(
+    model: MalaASR, tokenizer: SentencePieceProcessor, options: DecodingOptions
+) -> Search:
+    settings = options.settings()
+    decoder = settings.pop("decoder")
+    if decoder == "joint":
+        return JointBeamSearch(model, tokenizer, **settings)
+    if decoder == "ctc_greedy":
+        return lambda enc, lengths: ctc_greedy(
+            model.ctc_log_probs(enc), lengths * model.ctc_upsampling, tokenizer
+        )
+    # Its libraries are an extra, which the other decoders do without.
+    from mala_asr.decoding.ctc_beam import CTCBeamSearch
+    from mala_asr.decoding.rescore import AttentionRescorer
+
+    if decoder == "ctc_beam":
+        return CTCBeamSearch(model, tokenizer, **settings)
+    n_best, ctc_weight = settings.pop("n_best"), settings.pop("ctc_weight")
+    search = CTCBeamSearch(model, tokenizer, **settings)
+    return AttentionRescorer(model, search, n_best, ctc_weight)

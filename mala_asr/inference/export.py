@@ -10,12 +10,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from mala_asr.decoding.errors import DecodingError
+from mala_asr.decoding.options import NO_LM, DecodingOptions, uses_lm
 from mala_asr.errors import MalaError
 from mala_asr.inference.model_card import model_card
 from mala_asr.inference.model_folder import (
     TOKENIZER,
     build_model,
     save_model_folder,
+    stored_decoding,
 )
 from mala_asr.models.checkpoints import load_averaged
 
@@ -36,6 +39,7 @@ def export_run(
     run_folder: str | os.PathLike[str],
     dest: str | os.PathLike[str],
     average: int | None = None,
+    lm: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write the model of a training run as a model folder.
 
@@ -48,6 +52,9 @@ def export_run(
     average : int, optional
         How many of the best checkpoints to average; as many as the run's
         evaluation did if None.
+    lm : str or os.PathLike, optional
+        A language model to put into the folder; that of the run's evaluation
+        if None. The model is then decoded with it unless told otherwise.
 
     Returns
     -------
@@ -61,6 +68,8 @@ def export_run(
         When the folder is not that of a run.
     CheckpointError
         When the run has no checkpoint.
+    DecodingError
+        When the language model does not fit the run's tokenizer.
     ModelFolderError
         When `dest` holds something else, or settings, weights and tokenizer
         of the run do not belong together.
@@ -80,16 +89,18 @@ def export_run(
         **run.get("training", {}),
         "checkpoints averaged": len(checkpoints),
     }
+    decoding, lm = _decoding(run_folder, run, lm)
     return save_model_folder(
         dest,
         model,
         run_folder / TOKENIZER,
         facts={
-            "decoding": run.get("decoding", {}),
+            "decoding": stored_decoding(decoding),
             "training": training,
             "results": results,
         },
         card=model_card(dest.resolve().name, model.config, training, results),
+        lm=lm,
     )
 
 
@@ -115,6 +126,21 @@ def _read_run(run_folder: Path) -> dict[str, Any]:
         if not isinstance(run.get(key, kind()), kind):
             raise _damaged(run_folder / "model.json", f"its {key}")
     return run
+
+
+def _decoding(
+    run_folder: Path, run: dict[str, Any], lm: str | os.PathLike[str] | None
+) -> tuple[DecodingOptions, str | os.PathLike[str] | None]:
+    """How the run was evaluated, and the language model to put in."""
+    try:
+        evaluated = DecodingOptions.stored(run.get("decoding", {}))
+    except (TypeError, DecodingError) as error:
+        raise _damaged(run_folder / "model.json", "its decoding") from error
+    if lm is None:
+        return evaluated, None if evaluated.lm == NO_LM else evaluated.lm
+    # One that its decoder could not use would lie there for nothing.
+    decoder = evaluated.decoder if uses_lm(evaluated.decoder) else "ctc_beam"
+    return evaluated.changed({"decoder": decoder, "lm": os.fspath(lm)}), lm
 
 
 def _read_results(run_folder: Path) -> dict[str, dict[str, Any]]:

@@ -3,9 +3,10 @@
     config.json         what builds the model, and checksums of everything
     model.safetensors   the weights
     tokenizer.model     the SentencePiece tokenizer
+    lm.bin, lm.json     an n-gram language model, where there is one
     README.md           the model card, for people; nothing reads it
 
-Loading parses JSON, a table of numbers and a table of word pieces, under
+Loading parses JSON, tables of numbers and a table of word pieces, under
 these fixed names: nothing in a folder can be run or can point elsewhere.
 """
 
@@ -15,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,14 @@ import safetensors.torch
 import torch
 
 import mala_asr
-from mala_asr.data.files import sha256
+from mala_asr.data.files import replacing, sha256
 from mala_asr.data.tokenizer import check_vocabulary, load_tokenizer
+from mala_asr.decoding.errors import DecodingError
+from mala_asr.decoding.language_model import (
+    find_language_model,
+    pack_language_model,
+)
+from mala_asr.decoding.options import DecodingOptions, uses_lm
 from mala_asr.errors import MalaError
 from mala_asr.models import MalaASR
 
@@ -38,6 +45,9 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.model"
 CARD = "README.md"
+LM = "lm.bin"
+LM_DESCRIPTION = "lm.json"
+NAMES = {CONFIG, WEIGHTS, TOKENIZER, CARD, LM, LM_DESCRIPTION}
 
 
 class ModelFolderError(MalaError):
@@ -56,11 +66,49 @@ class LoadedModel:
         Its tokenizer.
     config : dict
         The folder's ``config.json``.
+    folder : Path
+        The folder.
     """
 
     model: MalaASR
     tokenizer: "SentencePieceProcessor"
     config: dict[str, Any]
+    folder: Path
+
+    def decoding(self, changes: Mapping[str, Any]) -> DecodingOptions:
+        """Give the options to decode with.
+
+        Arguments
+        ---------
+        changes : Mapping[str, Any]
+            Options by name, in place of those that the model was evaluated
+            or tuned with; None changes nothing.
+
+        Returns
+        -------
+        DecodingOptions
+            The options, with the folder's language model where the decoder
+            can use one and `changes` names none.
+
+        Raises
+        ------
+        ModelFolderError
+            When the folder's own options are not understood.
+        DecodingError
+            When the changes cannot be.
+        """
+        try:
+            stored = DecodingOptions.stored(self.config.get("decoding", {}))
+        except (AttributeError, TypeError, DecodingError) as error:
+            raise ModelFolderError(
+                f"{self.folder} asks for a decoding that this mala_asr does "
+                "not know; upgrade mala_asr or export the model again"
+            ) from error
+        options = stored.changed(changes)
+        if LM in self.config["sha256"] and options.lm is None:
+            if uses_lm(options.decoder):
+                return replace(options, lm=str(self.folder / LM))
+        return options
 
 
 def save_model_folder(
@@ -69,6 +117,7 @@ def save_model_folder(
     tokenizer_path: str | os.PathLike[str],
     facts: Mapping[str, Any] | None = None,
     card: str = "",
+    lm: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write a model folder, whole or not at all.
 
@@ -84,6 +133,8 @@ def save_model_folder(
         More entries of ``config.json``, such as ``decoding``.
     card : str
         The text of ``README.md``.
+    lm : str or os.PathLike, optional
+        A language model of ``mala-asr train-lm``, or an ARPA file.
 
     Returns
     -------
@@ -94,6 +145,8 @@ def save_model_folder(
     ------
     ModelFolderError
         When `dest` holds anything else than a model folder.
+    DecodingError
+        When the language model does not fit the tokenizer.
     """
     dest = Path(dest)
     _refuse_foreign(dest)
@@ -103,7 +156,7 @@ def save_model_folder(
     ) as scratch:
         new = Path(scratch) / "new"
         new.mkdir()
-        _write_files(new, model, tokenizer_path, facts or {}, card)
+        _write_files(new, model, tokenizer_path, facts or {}, card, lm)
         # Also refuses a tokenizer that is not the model's.
         load_model_folder(new)
         _swap(new, dest, Path(scratch) / "old")
@@ -138,7 +191,47 @@ def load_model_folder(folder: str | os.PathLike[str]) -> LoadedModel:
     weights = _read_weights(folder, config)
     model = build_model(config["model"], weights, folder / CONFIG)
     check_vocabulary(tokenizer, model.config["vocab_size"])
-    return LoadedModel(model.eval(), tokenizer, config)
+    return LoadedModel(model.eval(), tokenizer, config, folder)
+
+
+def set_decoding(
+    folder: str | os.PathLike[str], options: DecodingOptions
+) -> None:
+    """Make options the ones that a model folder is decoded with.
+
+    Arguments
+    ---------
+    folder : str or os.PathLike
+        A model folder.
+    options : DecodingOptions
+        The options; the language model is the folder's own.
+
+    Raises
+    ------
+    ModelFolderError
+        When the folder cannot be used.
+    """
+    folder = Path(folder)
+    config = _read_config(folder)
+    config["decoding"] = stored_decoding(options)
+    with replacing(folder / CONFIG) as path:
+        _write_config(path, config)
+
+
+def stored_decoding(options: DecodingOptions) -> dict[str, Any]:
+    """Turn options into what a model folder keeps of them.
+
+    Arguments
+    ---------
+    options : DecodingOptions
+        The options.
+
+    Returns
+    -------
+    dict[str, Any]
+        By name, without the path of the language model.
+    """
+    return {k: v for k, v in options.given().items() if k != "lm"}
 
 
 def _swap(new: Path, dest: Path, old: Path) -> None:
@@ -158,6 +251,7 @@ def _write_files(
     tokenizer_path: str | os.PathLike[str],
     facts: Mapping[str, Any],
     card: str,
+    lm: str | os.PathLike[str] | None,
 ) -> None:
     # The format holds no two names for one tensor; hence the copies.
     state = {
@@ -167,19 +261,28 @@ def _write_files(
     safetensors.torch.save_file(state, folder / WEIGHTS)
     shutil.copyfile(tokenizer_path, folder / TOKENIZER)
     (folder / CARD).write_text(card, encoding="utf-8")
+    hashed = [WEIGHTS, TOKENIZER]
+    if lm is not None:
+        pack_language_model(
+            find_language_model(lm, load_tokenizer(folder / TOKENIZER)),
+            folder / LM,
+        )
+        hashed += [LM, LM_DESCRIPTION]
     config = {
         **facts,
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "mala_asr_version": mala_asr.__version__,
         "model": model.config,
-        "sha256": {
-            name: sha256(folder / name) for name in (WEIGHTS, TOKENIZER)
-        },
+        "sha256": {name: sha256(folder / name) for name in hashed},
     }
-    config["checksum"] = _checksum(config)
-    text = json.dumps(config, indent=2, ensure_ascii=False)
-    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+    _write_config(folder / CONFIG, config)
+
+
+def _write_config(path: Path, config: Mapping[str, Any]) -> None:
+    summed = {**config, "checksum": _checksum(config)}
+    text = json.dumps(summed, indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _refuse_foreign(dest: Path) -> None:
@@ -187,7 +290,7 @@ def _refuse_foreign(dest: Path) -> None:
         names = {entry.name for entry in dest.iterdir()}
         if not names:
             return
-        foreign = sorted(names - {CONFIG, WEIGHTS, TOKENIZER, CARD})
+        foreign = sorted(names - NAMES)
         if CONFIG in names and not foreign:
             _parse_config(dest)
             return
@@ -224,10 +327,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         )
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         if not (folder / name).is_file():
-            raise ModelFolderError(
-                f"{folder} is not a whole model folder: {name} is missing; "
-                "export or copy the model again"
-            )
+            raise _incomplete(folder, name)
     config = _parse_config(folder)
     version = config.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
@@ -243,6 +343,11 @@ def _read_config(folder: Path) -> dict[str, Any]:
             raise ModelFolderError(
                 f"{folder}: {CONFIG} has no '{key}'; export the model again"
             )
+    for name in (LM, LM_DESCRIPTION):
+        if name in config["sha256"]:
+            if not (folder / name).is_file():
+                raise _incomplete(folder, name)
+            _check_digest(folder, name, sha256(folder / name), config)
     return config
 
 
@@ -256,6 +361,13 @@ def _check_digest(
 ) -> None:
     if config["sha256"].get(name) != digest:
         raise _changed(folder, name)
+
+
+def _incomplete(folder: Path, name: str) -> ModelFolderError:
+    return ModelFolderError(
+        f"{folder} is not a whole model folder: {name} is missing; "
+        "export or copy the model again"
+    )
 
 
 def _changed(folder: Path, name: str) -> ModelFolderError:

@@ -1,18 +1,18 @@
 """Audio files in, text out, with a model folder."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from mala_asr.data.audio import AudioError, audio_info, read_audio
 from mala_asr.data.batching import length_batches
 from mala_asr.decoding.hypothesis import Hypothesis
-from mala_asr.decoding.joint import DecodingError
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.devices import find_device
-from mala_asr.inference.model_folder import ModelFolderError, load_model_folder
+from mala_asr.inference.model_folder import load_model_folder
 
 # Long recordings are not put together into one batch beyond this, so that
 # the memory of a batch does not depend on how many files there are.
@@ -21,9 +21,6 @@ MAX_BATCH_SECONDS = 300.0
 # Batches are made of files of like length, out of this many batches at a time:
 # enough to waste little on padding, and results still come as they are ready.
 WINDOW = 32
-
-# What a model folder may say of its decoding.
-DECODING = {"decoder", "beam_size", "ctc_weight"}
 
 OnError = Callable[[str, AudioError], None]
 
@@ -67,13 +64,14 @@ class Transcriber:
     device : str
         ``auto`` (a CUDA device if there is one), ``cpu``, ``cuda``,
         ``cuda:1`` ...
-    decoder : str, optional
-        ``ctc_greedy`` or ``joint``; the one of the model's evaluation if
-        None.
-    beam_size : int, optional
-        Beam of ``joint``; that of the model's evaluation if None.
+    decoding : Mapping[str, Any], optional
+        Decoding options by name, as `DecodingOptions` has them; those that
+        are not given or None are the model folder's.
     batch_size : int
         Files decoded together at most. The text does not depend on it.
+    word_times : bool
+        Whether hypotheses come with the times and confidences of their
+        words.
 
     Raises
     ------
@@ -89,31 +87,17 @@ class Transcriber:
         self,
         model_folder: str | os.PathLike[str],
         device: str = "auto",
-        decoder: str | None = None,
-        beam_size: int | None = None,
+        decoding: Mapping[str, Any] | None = None,
         batch_size: int = 8,
+        word_times: bool = False,
     ) -> None:
         place = find_device(device)
         loaded = load_model_folder(model_folder)
-        evaluated = loaded.config.get("decoding", {})
-        if not isinstance(evaluated, dict) or evaluated.keys() - DECODING:
-            raise ModelFolderError(
-                f"{model_folder} asks for a decoding that this mala_asr does "
-                "not know; upgrade mala_asr or export the model again"
-            )
-        settings = {
-            **evaluated,
-            **({} if decoder is None else {"decoder": decoder}),
-            **({} if beam_size is None else {"beam_size": beam_size}),
-        }
-        if beam_size is not None and settings.get("decoder") != "joint":
-            raise DecodingError(
-                "a beam size is for the joint decoder, and this model was "
-                "evaluated with ctc_greedy; choose the decoder joint, or "
-                "leave the beam size out"
-            )
         self.recognizer = Recognizer(
-            loaded.model.to(place), loaded.tokenizer, **settings
+            loaded.model.to(place),
+            loaded.tokenizer,
+            loaded.decoding(decoding or {}),
+            word_times,
         )
         self.sample_rate = loaded.model.config["sample_rate"]
         self.batch_size = batch_size

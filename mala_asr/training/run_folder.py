@@ -88,7 +88,7 @@ def describe_run(
     description = {
         "format_version": MODEL_FORMAT,
         "model": model.config,
-        "decoding": decoding_options(hparams),
+        "decoding": decoding_options(hparams).settings(),
         "average_checkpoints": hparams["average_checkpoints"],
         "training": {
             "data": list(sets["train"]),

@@ -11,6 +11,8 @@ from typing import Any
 from speechbrain.utils.distributed import infer_device
 from speechbrain.utils.run_opts import RunOptions
 
+from mala_asr.decoding import DecodingOptions
+from mala_asr.decoding.errors import DecodingError
 from mala_asr.devices import find_device
 from mala_asr.errors import MalaError
 from mala_asr.training.config import ConfigError
@@ -23,10 +25,9 @@ _WHOLE_NUMBERS = {
     "num_workers": 0,
     "keep_checkpoints": 1,
     "average_checkpoints": 1,
-    "beam_size": 1,
 }
 _SECONDS = ("batch_seconds", "eval_batch_seconds")
-_SHARES = ("ctc_weight", "decoding_ctc_weight", "label_smoothing")
+_SHARES = ("ctc_weight", "label_smoothing")
 _FOLDERS = ("data_folder", "output_folder", "feature_folder")
 
 # The same for SpeechBrain's run options, which a config need not have.
@@ -169,21 +170,45 @@ def check_run_options(
     return options
 
 
-def decoding_options(hparams: Mapping[str, Any]) -> dict[str, Any]:
+def decoding_options(hparams: Mapping[str, Any]) -> DecodingOptions:
     """Give the part of a config that a `Recognizer` is made with.
 
     Arguments
     ---------
     hparams : mapping
-        The config.
+        The config; its ``decoder_options`` hold the options of one or
+        several decoders by the decoder's name.
 
     Returns
     -------
-    dict
-        Arguments of `Recognizer`.
+    DecodingOptions
+        Those of the config's decoder.
+
+    Raises
+    ------
+    ConfigError
+        If any decoder is given what it does not know.
+
+    Example
+    -------
+    >>> decoding_options(
+    ...     {"decoder": "joint", "decoder_options": {"joint": {"beam_size": 5}}}
+    ... ).settings()
+    {'decoder': 'joint', 'beam_size': 5, 'ctc_weight': 0.4}
     """
-    return {
-        "decoder": hparams["decoder"],
-        "beam_size": hparams["beam_size"],
-        "ctc_weight": hparams["decoding_ctc_weight"],
-    }
+    try:
+        options = {
+            name: DecodingOptions.of({"decoder": name, **(given or {})})
+            for name, given in hparams["decoder_options"].items()
+        }
+        decoder = hparams["decoder"]
+        chosen = options.get(decoder) or DecodingOptions(decoder)
+        chosen.settings()  # or what is missing is found after the training
+    except (AttributeError, TypeError) as error:
+        raise ConfigError(
+            f"decoder_options is {hparams['decoder_options']!r}; write the "
+            'options by decoder, such as "{joint: {beam_size: 10}}"'
+        ) from error
+    except DecodingError as error:
+        raise ConfigError(f"decoder_options: {error}") from error
+    return chosen

@@ -214,7 +214,7 @@ def _train_and_evaluate(
         check_same_model(folder, model)
     brain = make_brain(hparams, folder, model, tokenizer, run_opts, options)
     # A decoder that does not fit is refused before the hours of training.
-    Recognizer(model, tokenizer, **decoding_options(hparams))
+    Recognizer(model, tokenizer, decoding_options(hparams))
     if not brain.test_only and not _is_finished(brain, hparams):
         run_on_main(describe_run, args=[hparams, folder, model, sets])
         fit(brain, hparams, sets, tokenizer, saved)
@@ -469,7 +469,7 @@ def evaluate(
     brain.model.eval()
     logger.info("evaluating the average of %s", ", ".join(names))
     decoding = decoding_options(hparams)
-    recognizer = Recognizer(brain.model, brain.tokenizer, **decoding)
+    recognizer = Recognizer(brain.model, brain.tokenizer, decoding)
     reports = {}
     for name, utterances in test_splits.items():
         with brain.evaluation_ctx:
@@ -481,7 +481,9 @@ def evaluate(
                 progress=not brain.noprogressbar,
             )
         logger.info("%s\n%s", name, summary_text(reports[name]))
-    write_results(folder, reports, {**decoding, "checkpoints": names})
+    write_results(
+        folder, reports, {**decoding.settings(), "checkpoints": names}
+    )
     return reports
 
 

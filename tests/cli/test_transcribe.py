@@ -126,7 +126,7 @@ def test_options_reach_the_transcriber(
     (used,) = made
     beam = {"--beam-size": 2}.get(argv[-2], 10)
     if "joint" in argv:
-        assert used.recognizer._search.searcher.beam_size == beam
+        assert used.recognizer.options.settings()["beam_size"] == beam
     else:
         assert used.batch_size == 1
 

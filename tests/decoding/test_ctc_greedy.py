@@ -23,20 +23,18 @@ def certain(*paths: list[int]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "path, text, frames",
+    "path, text",
     [
-        ([1, 1, 2, 2, 3], "ABC", [0, 2, 4]),
-        ([1, 0, 1, 1, 0], "AA", [0, 2]),
-        ([0, 0, 0, 0, 0], "", []),
-        ([0, 0, 0, 0, 3], "C", [4]),
-        ([1, 2, 1, 2, 1], "ABABA", [0, 1, 2, 3, 4]),
+        ([1, 1, 2, 2, 3], "ABC"),
+        ([1, 0, 1, 1, 0], "AA"),
+        ([0, 0, 0, 0, 0], ""),
+        ([0, 0, 0, 0, 3], "C"),
+        ([1, 2, 1, 2, 1], "ABABA"),
     ],
 )
-def test_merges_repeats_and_drops_blanks(
-    path: list[int], text: str, frames: list[int]
-) -> None:
+def test_merges_repeats_and_drops_blanks(path: list[int], text: str) -> None:
     (best,) = ctc_greedy(certain(path), torch.tensor([5]), Letters())
-    assert (best.text, best.token_frames) == (text, frames)
+    assert best.text == text
     assert best.tokens == ["_ABC".index(letter) for letter in text]
 
 

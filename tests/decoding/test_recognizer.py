@@ -1,14 +1,16 @@
 """The one way from speech to hypotheses."""
 
+import re
+
 import pytest
 import torch
 
-from mala_asr.decoding import DECODERS
+from mala_asr.decoding import DECODERS, DecodingOptions
 from mala_asr.decoding.ctc_greedy import ctc_greedy
-from mala_asr.decoding.joint import DecodingError
+from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.models import MalaASR
-from tests.tones import LETTER_FRAMES, ToneModel, texts, tones
+from tests.tones import LETTER_SECONDS, SAMPLE_RATE, ToneModel, texts, tones
 
 
 def test_reads_the_tones(tone_model: ToneModel) -> None:
@@ -17,17 +19,42 @@ def test_reads_the_tones(tone_model: ToneModel) -> None:
     assert [hypothesis.text for hypothesis in found] == said
 
 
-def test_places_the_tokens_in_time(tone_model: ToneModel) -> None:
-    (found,) = Recognizer(*tone_model[:2]).waves([tones("AB C")])
-    middles = [LETTER_FRAMES * k + 2 for k in range(len(found.tokens))]
-    assert len(found.tokens) == 5
-    for frame, middle in zip(found.token_frames, middles, strict=True):
-        assert abs(frame - middle) <= 1
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_words_lie_where_they_were_said(
+    tone_model: ToneModel, decoder: str
+) -> None:
+    recognizer = Recognizer(
+        *tone_model[:2], DecodingOptions(decoder), word_times=True
+    )
+    waves = [tones("AB C"), tones("DA")]
+    for found, wave in zip(recognizer.waves(waves), waves, strict=True):
+        assert [word.text for word in found.words] == found.text.split()
+        # Letter k of "AB C" is said from 0.2 (k + 1) on: spaces are silent.
+        for word, place in zip(
+            found.words, words_with_places(found.text), strict=True
+        ):
+            first, last = (LETTER_SECONDS * (k + 1) for k in place)
+            assert word.start == pytest.approx(first, abs=0.12)
+            assert word.end == pytest.approx(last + 0.2, abs=0.16)
+        assert found.words[-1].end <= len(wave) / SAMPLE_RATE
+        assert len(found.token_spans) == len(found.tokens)
+
+
+def words_with_places(text: str) -> list[tuple[int, int]]:
+    """First and last letter of each word, counted in the whole text."""
+    return [
+        (match.start(), match.end() - 1) for match in re.finditer(r"\S+", text)
+    ]
+
+
+def test_times_only_where_asked_for(tone_model: ToneModel) -> None:
+    (found,) = Recognizer(*tone_model[:2]).waves([tones("AB")])
+    assert (found.words, found.token_spans) == (None, None)
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_waves_and_features_agree(tone_model: ToneModel, decoder: str) -> None:
-    recognizer = Recognizer(*tone_model[:2], decoder=decoder, beam_size=3)
+    recognizer = Recognizer(*tone_model[:2], DecodingOptions(decoder))
     wave = tones("BAD")
     feats = tone_model.model.features(wave[None], torch.tensor([len(wave)]))
     assert recognizer.waves([wave]) == recognizer.features(*feats)
@@ -58,7 +85,8 @@ def test_decodes_without_dropout_and_leaves_the_mode(
 def test_training_goes_on_after_decoding(tone_model: ToneModel) -> None:
     model, tokenizer, _ = tone_model
     feats, n_frames = model.features(tones("AB")[None], torch.tensor([12800]))
-    Recognizer(model, tokenizer, "joint", 2).features(feats, n_frames)
+    options = DecodingOptions("joint", beam_size=2)
+    Recognizer(model, tokenizer, options).features(feats, n_frames)
     model(feats, n_frames).ctc_log_probs.sum().backward()
     model.zero_grad()
 
@@ -85,6 +113,41 @@ def test_a_recording_without_samples_is_refused(
         Recognizer(*tone_model[:2]).waves([tones("A"), torch.zeros(0)])
 
 
-def test_an_unknown_decoder_is_refused(tone_model: ToneModel) -> None:
-    with pytest.raises(DecodingError, match="choose from ctc_greedy, joint"):
-        Recognizer(*tone_model[:2], decoder="greedy")
+def test_an_utterance_without_frames_is_refused(
+    tone_model: ToneModel,
+) -> None:
+    feats = torch.zeros(2, 3, 40)
+    with pytest.raises(DecodingError, match="without frames"):
+        Recognizer(*tone_model[:2]).features(feats, torch.tensor([3, 0]))
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("samples", [1, 80, 16000])
+def test_silence_and_hardly_any_audio(
+    tone_model: ToneModel, decoder: str, samples: int
+) -> None:
+    recognizer = Recognizer(
+        *tone_model[:2], DecodingOptions(decoder), word_times=True
+    )
+    (found,) = recognizer.waves([torch.zeros(samples)])
+    assert [word.text for word in found.words] == found.text.split()
+    for word in found.words:
+        assert 0 <= word.start <= word.end <= samples / SAMPLE_RATE
+
+
+@pytest.mark.parametrize("decoder", ["ctc_greedy", "ctc_beam", "joint"])
+def test_all_blank_is_an_empty_text(
+    tone_model: ToneModel, decoder: str
+) -> None:
+    model = MalaASR(**tone_model.model.config)
+    with torch.no_grad():
+        model.ctc_head.bias[tone_model.tokenizer.pad_id()] = 100.0
+    options = {"ctc_weight": 0.99} if decoder == "joint" else {}
+    recognizer = Recognizer(
+        model,
+        tone_model.tokenizer,
+        DecodingOptions(decoder, **options),
+        word_times=True,
+    )
+    (found,) = recognizer.waves([tones("AB")])
+    assert (found.text, found.tokens, found.words) == ("", [], [])

@@ -8,8 +8,8 @@ import soundfile
 
 from mala_asr.data.audio import AudioError
 from mala_asr.data.manifest import Utterance
-from mala_asr.decoding import DECODERS
-from mala_asr.decoding.joint import DecodingError
+from mala_asr.decoding import DECODERS, DecodingOptions
+from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.devices import DeviceError
 from mala_asr.inference.model_folder import (
@@ -63,13 +63,13 @@ def test_same_words_as_the_evaluation(
         seconds = soundfile.info(path).duration
         utterances.append(Utterance(str(number), seconds, str(path), "a", text))
     report = evaluate_set(
-        Recognizer(*tone_model[:2], decoder=decoder),
+        Recognizer(*tone_model[:2], DecodingOptions(decoder)),
         utterances,
         batch_seconds=5.0,
         progress=False,
     )
     assert report.wer > 20.0
-    reader = Transcriber(tone_folder, "cpu", decoder, batch_size=3)
+    reader = Transcriber(tone_folder, "cpu", {"decoder": decoder}, 3)
     found = reader.transcribe([u.wav for u in utterances])
     heard = [transcript.text for transcript in found]
     assert heard == [" ".join(u.hypothesis) for u in report.utterances]
@@ -187,7 +187,8 @@ def test_the_decoder_can_be_chosen(tone_folder: Path, tmp_path: Path) -> None:
         ("joint", 1),
         ("joint", 5),
     ):
-        reader = Transcriber(tone_folder, "cpu", decoder, beam_size)
+        decoding = {"decoder": decoder, "beam_size": beam_size}
+        reader = Transcriber(tone_folder, "cpu", decoding)
         (found,) = reader.transcribe(path)
         scores[decoder, beam_size] = found.hypothesis.score
         if decoder != "joint":
@@ -196,7 +197,9 @@ def test_the_decoder_can_be_chosen(tone_folder: Path, tmp_path: Path) -> None:
     assert scores["joint", 5] != scores["ctc_greedy", None]
 
 
-@pytest.mark.parametrize("decoding", [[1], {"lm_weight": 0.5}])
+@pytest.mark.parametrize(
+    "decoding", [[1], {"lm_wait": 0.5}, {"decoder": "rnnt"}]
+)
 def test_a_decoding_of_another_version(
     tone_model: ToneModel, tmp_path: Path, decoding: object
 ) -> None:
@@ -238,6 +241,8 @@ def test_refusals(tone_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="'meta' is not available"):
         Transcriber(tone_folder, device="meta")
     with pytest.raises(DecodingError, match="unknown decoder"):
-        Transcriber(tone_folder, device="cpu", decoder="magic")
-    with pytest.raises(DecodingError, match="is for the joint decoder"):
-        Transcriber(tone_folder, device="cpu", beam_size=3)
+        Transcriber(tone_folder, "cpu", {"decoder": "magic"})
+    with pytest.raises(DecodingError, match="ctc_greedy has no beam_size"):
+        Transcriber(tone_folder, "cpu", {"beam_size": 3})
+    with pytest.raises(DecodingError, match="did you mean beam_size"):
+        Transcriber(tone_folder, "cpu", {"beamsize": 3})
