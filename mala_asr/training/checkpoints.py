@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from speechbrain.utils.distributed import (
     run_on_main,
 )
 
-from mala_asr.models.checkpoints import reading_checkpoint
+from mala_asr.models.checkpoints import CheckpointError, reading_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -79,15 +80,26 @@ class AtomicCheckpointer(Checkpointer):
         -------
         Checkpoint or None
             The checkpoint; None on other than the main process.
+
+        Raises
+        ------
+        CheckpointError
+            If it cannot be written, as on a full disk.
         """
         folder = self.checkpoints_dir
         staging = folder / ".partial"
-        staging.mkdir(exist_ok=True)
+        run_on_main(_make_empty, args=[staging])
         self.checkpoints_dir = staging
         try:
             saved = super().save_checkpoint(
                 meta, end_of_epoch, name, verbosity=logging.DEBUG
             )
+        except RuntimeError as error:  # of torch, which hides the system's
+            reason = " ".join(str(error).split())[:80]
+            raise CheckpointError(
+                f"cannot write a checkpoint to {folder} ({reason}); make "
+                "room there, and the same command resumes from the last one"
+            ) from error
         finally:
             self.checkpoints_dir = folder
         ddp_barrier()  # every process has written its files
@@ -140,6 +152,12 @@ class AtomicCheckpointer(Checkpointer):
             ckpt_predicate=lambda c: c.path != newest.path,
             verbosity=logging.DEBUG,
         )
+
+
+def _make_empty(folder: Path) -> None:
+    """What a killed or failed saving has left there would only take room."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
 
 
 def _unused(path: Path) -> Path:

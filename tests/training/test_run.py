@@ -2,6 +2,7 @@
 
 import json
 import logging
+import resource
 import shutil
 import sys
 from collections.abc import Iterator
@@ -329,6 +330,37 @@ def test_a_damaged_checkpoint_is_named(
     assert status == 1
     assert f"error: the checkpoint {newest} is damaged" in err
     assert _contents(tmp_path / "run" / "save") == kept
+
+
+def test_a_full_disk_is_one_line_and_the_run_resumes(
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "run"
+    options = arguments(corpus, folder, feature_cache="memory")
+    save, calls = torch.save, []
+
+    def failing(state: object, path: Path) -> None:
+        calls.append(path)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if len(calls) > 3:  # in the second checkpoint
+            resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+        try:
+            save(state, path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", failing)
+        assert train.main([CONFIG, *options]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert "make room there, and the same command resumes" in err
+    assert len(list((folder / "save").glob("CKPT+*"))) == 1
+    assert train.main([CONFIG, *options]) == 0
+    assert not list((folder / "save" / ".partial").iterdir())
 
 
 def test_two_trainings_do_not_share_a_folder(
