@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import shlex
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -321,8 +322,8 @@ def _convert_hint(path: str | os.PathLike[str]) -> str:
 
 
 def _convert_command(path: str | os.PathLike[str]) -> str:
-    target = f"{Path(path).stem}-converted.flac"
-    return f"ffmpeg -i {Path(path).name} {target}"
+    names = (Path(path).name, f"{Path(path).stem}-converted.flac")
+    return f"ffmpeg -i {' '.join(map(shlex.quote, names))}"
 
 
 @cache

@@ -213,6 +213,15 @@ def test_what_follows_the_samples_is_no_missing_end(tmp_path):
     assert len(read_audio(path)) == 16000
 
 
+def test_a_command_to_copy_suits_names_with_spaces(tmp_path):
+    path = tmp_path / "my memo.wav"
+    text(path)
+    with pytest.raises(AudioError) as caught:
+        read_audio(path)
+    command = "ffmpeg -i 'my memo.wav' 'my memo-converted.flac'"
+    assert str(caught.value).endswith(command)
+
+
 def test_m4a_is_refused_with_the_command_that_converts_it(tmp_path):
     path = tmp_path / "memo.m4a"
     path.write_bytes(b"\0\0\0\x20ftypM4A " + bytes(100))
