@@ -28,6 +28,7 @@ from typing import IO, Any
 import torch
 from tqdm import tqdm
 
+from mala_asr.benchmarks.arguments import positive
 from mala_asr.benchmarks.batches import (
     RawBatch,
     corpus_batches,
@@ -313,13 +314,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--seconds",
-        type=_positive(float),
+        type=positive(float),
         default=240.0,
         help="speech in a batch (default: 240)",
     )
     parser.add_argument(
         "--repeats",
-        type=_positive(int),
+        type=positive(int),
         default=2,
         help="rounds over the three batches (default: 2)",
     )
@@ -331,17 +332,6 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what to compare with {STOCK} (default: all)",
     )
     return parser
-
-
-def _positive(kind: type) -> Any:
-    def parse(text: str) -> Any:
-        value = kind(text)
-        if not value > 0:
-            raise argparse.ArgumentTypeError(f"{text} is not positive")
-        return value
-
-    parse.__name__ = kind.__name__
-    return parse
 
 
 if __name__ == "__main__":
