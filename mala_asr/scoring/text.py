@@ -77,8 +77,8 @@ def _totals(analysis: Analysis) -> Iterator[str]:
     if analysis.intervals:
         ranges = ", ".join(_range(i) for i in analysis.intervals)
         yield (
-            f"WER {LEVEL:g}% confidence: {ranges} (bootstrap, "
-            f"{analysis.resamples} resamples, seed {analysis.seed})"
+            f"WER {LEVEL:g}% confidence: {ranges}; bootstrap, "
+            f"{analysis.resamples} resamples, seed {analysis.seed}"
         )
     costs = ", ".join(f"{kind} {cost}" for kind, cost in EDIT_COSTS.items())
     yield f"Normalization: {analysis.normalizer.label}; edit costs: {costs}"

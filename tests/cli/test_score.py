@@ -183,7 +183,7 @@ def test_ci_and_seed(score: Command) -> None:
     score.write("ref.trn", "".join(said))
     score.write("hyp.trn", "".join(heard))
     first = score.out()
-    assert "(bootstrap, 1000 resamples, seed 0)" in first
+    assert "; bootstrap, 1000 resamples, seed 0" in first
     for options in (("--ci", "200"), ("--seed", "7")):
         assert confidence(score.out(*options)) != confidence(first)
     assert "confidence" not in score.out("--ci", "0")
@@ -191,7 +191,7 @@ def test_ci_and_seed(score: Command) -> None:
 
 def confidence(out: str) -> str:
     line = next(line for line in out.splitlines() if "confidence" in line)
-    return line.partition(" (bootstrap")[0]
+    return line.partition("; bootstrap")[0]
 
 
 def test_per_speaker(score: Command) -> None:
