@@ -243,10 +243,27 @@ def _read(args: argparse.Namespace) -> list[Transcripts]:
         )
         _check_formats(args.ref, references, path, hypotheses)
         files.append(hypotheses)
+    _check_fields(args, files)
     if "auto" in (args.format, args.hyp_format):
         names = dict.fromkeys(file.file_format for file in files)
         print(f"mala-asr: format: {', '.join(names)}", file=sys.stderr)
     return files
+
+
+def _check_fields(args: argparse.Namespace, files: list[Transcripts]) -> None:
+    """Refuse names of fields for files that have none."""
+    references, *systems = files
+    for option, name, readers in (
+        ("--id-field", args.id_field, files),
+        ("--ref-field", args.ref_field, [references]),
+        ("--hyp-field", args.hyp_field, systems),
+    ):
+        formats = {file.file_format for file in readers}
+        if name is not None and not formats & {"jsonl", "csv"}:
+            raise ScoringError(
+                f"{option} is for JSON lines and CSV, and there is only "
+                f"{', '.join(sorted(formats))}; leave it out"
+            )
 
 
 def _check_formats(

@@ -74,8 +74,9 @@ def _totals(analysis: Analysis) -> Iterator[str]:
         yield f"Utterances not present on a side were {did}."
     yield rate_text(analysis.characters, "CER")
     yield f"%MER {percent(report.mer)}, %WIL {percent(report.wil)}"
-    if analysis.intervals:
+    if analysis.resamples:
         ranges = ", ".join(_range(i) for i in analysis.intervals)
+        ranges = ranges or "n/a (needs two utterances and words)"
         yield (
             f"WER {LEVEL:g}% confidence: {ranges}; bootstrap, "
             f"{analysis.resamples} resamples, seed {analysis.seed}"

@@ -131,6 +131,14 @@ def test_fields(score: Command) -> None:
     assert "no field of id (nobody)" in err
 
 
+@pytest.mark.parametrize("side", ["id", "ref", "hyp"])
+def test_fields_of_files_without_fields(score: Command, side: str) -> None:
+    status, out, err = score(f"--{side}-field", "text")
+    assert (status, out) == (1, "")
+    assert f"--{side}-field is for JSON lines and CSV" in err
+    assert "only trn" in err
+
+
 @pytest.mark.parametrize(
     "missing, begins",
     [

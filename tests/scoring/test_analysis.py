@@ -192,7 +192,7 @@ def test_no_words_at_all() -> None:
     text = analysis_text(analyze(empty, empty), top=3)
     assert text.startswith("%WER n/a [ 0 / 0, 0 ins, 0 del, 0 sub ]\n")
     assert "%MER n/a, %WIL n/a\n" in text
-    assert "confidence" not in text
+    assert "confidence: n/a (needs two utterances and words)" in text
 
 
 def test_json_holds_what_the_text_does() -> None:
