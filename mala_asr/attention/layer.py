@@ -230,7 +230,7 @@ class LinearAttention(nn.Module):
                 "lepe_kernel cannot follow an arbitrary attn_mask; give "
                 "chunk_size instead"
             )
-        heads = self._project(query, key, value)
+        heads = self.project(query, key, value)
         shown = None
         if key_padding_mask is not None:
             shown = ~key_padding_mask.bool().unsqueeze(1)
@@ -287,7 +287,7 @@ class LinearAttention(nn.Module):
         Tensor
             Shape of ``x``.
         """
-        heads = self._project(x, x, x)
+        heads = self.project(x, x, x)
         attended = stream.attention.attend(*heads, sharpness=self.sharpness)
         local = None
         if self.lepe is not None:
@@ -296,10 +296,21 @@ class LinearAttention(nn.Module):
             )
         return self._output(x, attended, local)
 
-    def _project(
+    def project(
         self, query: Tensor, key: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return q, k, v, each (batch, heads, time, head size)."""
+        """Give q, k and v, before the feature map.
+
+        Arguments
+        ---------
+        query, key, value : Tensor
+            As for :meth:`forward`.
+
+        Returns
+        -------
+        tuple of Tensor
+            Each of shape (batch, heads, time, head size).
+        """
         if key is query and value is query:
             projected = self.in_proj(query).chunk(3, dim=-1)
         else:
