@@ -28,8 +28,7 @@ LM = [
 ]
 TENSORBOARD = ["tensorboard>=2.16"]
 DEV = [
-    # Scorers that ours is compared with.
-    "jiwer>=4,<5",
+    # A scorer that ours is compared with.
     "kaldialign>=0.9",
     "mypy>=1.11",
     # Drives an installed Chromium; brings none along.
@@ -73,9 +72,9 @@ setup(
     python_requires=">=3.10",
     install_requires=[
         "hyperpyyaml>=1.2.2",
+        "jiwer>=4,<5",
         "matplotlib>=3.8",
         "numpy>=1.26",
-        "rapidfuzz>=3.9.7",
         "safetensors>=0.4.3",
         "sentencepiece>=0.2",
         "soundfile>=0.12.1",

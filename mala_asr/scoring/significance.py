@@ -282,12 +282,13 @@ def segment_errors(
 
 def _error_slots(utterance: UtteranceScore) -> Iterator[int]:
     """Where errors are: 2i + 1 at word i, 2i before it; one each."""
-    for code in utterance.opcodes:
-        if code.tag == "insert":
-            inserted = code.dest_end - code.dest_start
-            yield from [2 * code.src_start] * inserted
-        elif code.tag != "equal":
-            yield from range(2 * code.src_start + 1, 2 * code.src_end + 1, 2)
+    for chunk in utterance.chunks:
+        start, end = chunk.ref_start_idx, chunk.ref_end_idx
+        if chunk.type == "insert":
+            inserted = chunk.hyp_end_idx - chunk.hyp_start_idx
+            yield from [2 * start] * inserted
+        elif chunk.type != "equal":
+            yield from range(2 * start + 1, 2 * end + 1, 2)
 
 
 def _draws(table: np.ndarray, resamples: int, seed: int) -> np.ndarray:

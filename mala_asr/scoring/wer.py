@@ -1,17 +1,15 @@
 """Word and character error rates.
 
-One function aligns every utterance (with rapidfuzz, jiwer's own aligner) and
-returns a report that holds everything; what is written or printed only reads
-from it. An alignment has the fewest errors there can be: substitution,
-deletion and insertion cost 1 each (Levenshtein).
+One function aligns every utterance (with jiwer) and returns a report that
+holds everything; what is written or printed only reads from it. An alignment
+has the fewest errors there can be: substitution, deletion and insertion cost
+1 each (Levenshtein).
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
 
-from rapidfuzz.distance import Levenshtein, Opcodes
+import jiwer
 
 from mala_asr.scoring.pairs import pair
 
@@ -142,26 +140,26 @@ class UtteranceScore(EditCounts):
         The words that were said.
     hypothesis : list[str]
         The words that were recognized.
-    opcodes : rapidfuzz.distance.Opcodes
-        rapidfuzz's alignment; `alignment` spells it out.
+    chunks : list[jiwer.AlignmentChunk]
+        jiwer's alignment; `alignment` spells it out.
     """
 
     id: str
     reference: list[str]
     hypothesis: list[str]
-    opcodes: Opcodes
+    chunks: list[jiwer.AlignmentChunk]
 
     def alignment(self) -> Iterator[AlignedWord]:
         """Walk through reference and hypothesis word by word."""
-        for code in self.opcodes:
-            said = self.reference[code.src_start : code.src_end]
-            heard = self.hypothesis[code.dest_start : code.dest_end]
-            if code.tag == "insert":
+        for chunk in self.chunks:
+            said = self.reference[chunk.ref_start_idx : chunk.ref_end_idx]
+            heard = self.hypothesis[chunk.hyp_start_idx : chunk.hyp_end_idx]
+            if chunk.type == "insert":
                 yield from (AlignedWord("I", None, h) for h in heard)
-            elif code.tag == "delete":
+            elif chunk.type == "delete":
                 yield from (AlignedWord("D", r, None) for r in said)
             else:
-                operation = "=" if code.tag == "equal" else "S"
+                operation = "=" if chunk.type == "equal" else "S"
                 pairs = zip(said, heard, strict=True)
                 yield from (AlignedWord(operation, r, h) for r, h in pairs)
 
@@ -238,24 +236,26 @@ def score(
     ['=', 'S']
     """
     pair(references, hypotheses)
-    # rapidfuzz compares hashes; whole numbers are their own.
-    numbers: dict[str, int] = defaultdict(count().__next__)
-    utterances = []
-    for key, text in references.items():
-        said, heard = text.split(), hypotheses[key].split()
-        opcodes = Levenshtein.opcodes(
-            [numbers[word] for word in said],
-            [numbers[word] for word in heard],
+    aligned = jiwer.process_words(
+        [" ".join(text.split()) for text in references.values()],
+        [" ".join(hypotheses[key].split()) for key in references],
+    )
+    utterances = [
+        UtteranceScore(
+            **_counts(chunks),
+            id=key,
+            reference=said,
+            hypothesis=heard,
+            chunks=chunks,
         )
-        utterances.append(
-            UtteranceScore(
-                **_counts(opcodes),
-                id=key,
-                reference=said,
-                hypothesis=heard,
-                opcodes=opcodes,
-            )
+        for key, said, heard, chunks in zip(
+            references,
+            aligned.references,
+            aligned.hypotheses,
+            aligned.alignments,
+            strict=True,
         )
+    ]
     return WerReport(**vars(total(utterances)), utterances=utterances)
 
 
@@ -282,28 +282,28 @@ def character_counts(report: WerReport) -> EditCounts:
     >>> counts.deletions, counts.words
     (1, 7)
     """
-    return total(
-        EditCounts(
-            **_counts(
-                Levenshtein.opcodes(
-                    " ".join(utterance.reference),
-                    " ".join(utterance.hypothesis),
-                )
-            )
-        )
-        for utterance in report.utterances
+    aligned = jiwer.process_characters(
+        [" ".join(u.reference) for u in report.utterances],
+        [" ".join(u.hypothesis) for u in report.utterances],
+    )
+    return EditCounts(
+        aligned.hits,
+        aligned.substitutions,
+        aligned.deletions,
+        aligned.insertions,
     )
 
 
-def _counts(opcodes: Opcodes) -> dict[str, int]:
-    counts = dict.fromkeys(("equal", "replace", "delete", "insert"), 0)
-    for code in opcodes:
-        counts[code.tag] += max(
-            code.src_end - code.src_start, code.dest_end - code.dest_start
+def _counts(chunks: list[jiwer.AlignmentChunk]) -> dict[str, int]:
+    counts = dict.fromkeys(("equal", "substitute", "delete", "insert"), 0)
+    for chunk in chunks:
+        counts[chunk.type] += max(
+            chunk.ref_end_idx - chunk.ref_start_idx,
+            chunk.hyp_end_idx - chunk.hyp_start_idx,
         )
     return {
         "hits": counts["equal"],
-        "substitutions": counts["replace"],
+        "substitutions": counts["substitute"],
         "deletions": counts["delete"],
         "insertions": counts["insert"],
     }

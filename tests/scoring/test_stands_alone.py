@@ -6,7 +6,7 @@ import sys
 # All of it, with what only other packages, tests or extras need left out.
 PROGRAM = """
 import sys
-absent = "torch speechbrain torchaudio matplotlib pandas scipy jiwer"
+absent = "torch speechbrain torchaudio matplotlib pandas scipy"
 sys.modules.update(dict.fromkeys([*absent.split(), "whisper_normalizer"]))
 from mala_asr.scoring import Transcripts, analyze
 from mala_asr.scoring.page import page_text
