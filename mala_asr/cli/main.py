@@ -24,6 +24,8 @@ COMMANDS = (
     "tokenizer",
     "train",
     "export",
+    "train-lm",
+    "tune-decoder",
     "transcribe",
     "score",
 )
@@ -94,9 +96,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def module_of(command: str) -> str:
+    """Name the module of a subcommand.
+
+    Arguments
+    ---------
+    command : str
+        The subcommand.
+
+    Returns
+    -------
+    str
+        Its module's full name.
+
+    Example
+    -------
+    >>> module_of("train-lm")
+    'mala_asr.cli.train_lm'
+    """
+    return f"mala_asr.cli.{command.replace('-', '_')}"
+
+
 def _parser() -> argparse.ArgumentParser:
-    modules = {name: import_module(f"mala_asr.cli.{name}") for name in COMMANDS}
-    listing = (f"  {name:12}{mod.HELP}" for name, mod in modules.items())
+    modules = {name: import_module(module_of(name)) for name in COMMANDS}
+    listing = (f"  {name:14}{mod.HELP}" for name, mod in modules.items())
     parser = argparse.ArgumentParser(
         prog="mala-asr",
         usage="mala-asr [-h] [--version] COMMAND ...",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from mala_asr.data.audio import read_audio
+from mala_asr.data.manifest import Utterance
 
 
 def length_batches(
@@ -45,3 +50,36 @@ def length_batches(
         else:
             batches.append([index])
     return batches
+
+
+def read_batches(
+    utterances: Sequence[Utterance], batch_seconds: float, sample_rate: int
+) -> Iterator[tuple[list[Utterance], list[torch.Tensor]]]:
+    """Read a set of utterances in batches of like length.
+
+    Arguments
+    ---------
+    utterances : sequence of Utterance
+        The set.
+    batch_seconds : float
+        Most seconds of speech in a batch, padding included.
+    sample_rate : int
+        The rate wanted, in Hz.
+
+    Yields
+    ------
+    utterances : list of Utterance
+        Those of the batch.
+    waves : list of torch.Tensor
+        Their samples, shape (samples,) each.
+    """
+    durations = [utterance.duration for utterance in utterances]
+    for batch in length_batches(durations, batch_seconds):
+        chosen = [utterances[index] for index in batch]
+        yield (
+            chosen,
+            [
+                read_audio(u.wav, u.start, u.stop, sample_rate=sample_rate)
+                for u in chosen
+            ],
+        )

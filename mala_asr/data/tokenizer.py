@@ -7,12 +7,14 @@ gives the transcript.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import logging
 import os
 import re
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -39,7 +41,8 @@ def read_texts(path: str | os.PathLike[str]) -> list[str]:
     Arguments
     ---------
     path : str or os.PathLike
-        A manifest if the name ends in .csv, plain text otherwise.
+        A manifest if the name ends in .csv, plain text otherwise, packed
+        if the name ends in .gz.
 
     Returns
     -------
@@ -63,9 +66,12 @@ def read_texts(path: str | os.PathLike[str]) -> list[str]:
     if Path(path).suffix == ".csv":
         return [utterance.wrd for utterance in read_manifest(path)]
     try:
+        data = Path(path).read_bytes()
+        if Path(path).suffix == ".gz":
+            data = gzip.decompress(data)
         # "utf-8-sig" drops the mark that some editors put at the start.
-        return Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        return data.decode("utf-8-sig").splitlines()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise TokenizerError(
             f"cannot read the text {path} ({error}); give a manifest (.csv) "
             "or a text file in UTF-8"

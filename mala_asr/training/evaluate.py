@@ -12,8 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from mala_asr.data.audio import read_audio
-from mala_asr.data.batching import length_batches
+from mala_asr.data.batching import read_batches
 from mala_asr.data.files import replacing
 from mala_asr.data.manifest import Utterance
 from mala_asr.decoding.recognizer import Recognizer
@@ -49,22 +48,15 @@ def evaluate_set(
         The report over all of them.
     """
     hypotheses: dict[str, str] = {}
-    durations = [utterance.duration for utterance in utterances]
     rate = recognizer.model.sample_rate
-    for batch in tqdm(
-        length_batches(durations, batch_seconds),
-        desc=name,
-        disable=not progress,
-    ):
-        chosen = [utterances[index] for index in batch]
-        waves = [
-            read_audio(u.wav, start=u.start, stop=u.stop, sample_rate=rate)
-            for u in chosen
-        ]
-        for utterance, found in zip(
-            chosen, recognizer.waves(waves), strict=True
-        ):
-            hypotheses[utterance.id] = found.text
+    with tqdm(
+        total=len(utterances), desc=name, disable=not progress, unit="utt"
+    ) as bar:
+        for batch, waves in read_batches(utterances, batch_seconds, rate):
+            found = recognizer.waves(waves)
+            for utterance, hypothesis in zip(batch, found, strict=True):
+                hypotheses[utterance.id] = hypothesis.text
+            bar.update(len(batch))
     references = {utterance.id: utterance.wrd for utterance in utterances}
     if len(hypotheses) != len(utterances):
         raise RuntimeError("an utterance of a test set was not recognized")

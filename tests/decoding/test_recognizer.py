@@ -5,11 +5,12 @@ import re
 import pytest
 import torch
 
-from mala_asr.decoding import DECODERS, DecodingOptions
+from mala_asr.decoding import DecodingOptions
 from mala_asr.decoding.ctc_greedy import ctc_greedy
 from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.models import MalaASR
+from tests.decoders import EVERY_DECODER
 from tests.tones import LETTER_SECONDS, SAMPLE_RATE, ToneModel, texts, tones
 
 
@@ -19,7 +20,7 @@ def test_reads_the_tones(tone_model: ToneModel) -> None:
     assert [hypothesis.text for hypothesis in found] == said
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
 def test_words_lie_where_they_were_said(
     tone_model: ToneModel, decoder: str
 ) -> None:
@@ -52,7 +53,7 @@ def test_times_only_where_asked_for(tone_model: ToneModel) -> None:
     assert (found.words, found.token_spans) == (None, None)
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
 def test_waves_and_features_agree(tone_model: ToneModel, decoder: str) -> None:
     recognizer = Recognizer(*tone_model[:2], DecodingOptions(decoder))
     wave = tones("BAD")
@@ -121,7 +122,7 @@ def test_an_utterance_without_frames_is_refused(
         Recognizer(*tone_model[:2]).features(feats, torch.tensor([3, 0]))
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
 @pytest.mark.parametrize("samples", [1, 80, 16000])
 def test_silence_and_hardly_any_audio(
     tone_model: ToneModel, decoder: str, samples: int
@@ -135,14 +136,14 @@ def test_silence_and_hardly_any_audio(
         assert 0 <= word.start <= word.end <= samples / SAMPLE_RATE
 
 
-@pytest.mark.parametrize("decoder", ["ctc_greedy", "ctc_beam", "joint"])
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
 def test_all_blank_is_an_empty_text(
     tone_model: ToneModel, decoder: str
 ) -> None:
     model = MalaASR(**tone_model.model.config)
     with torch.no_grad():
         model.ctc_head.bias[tone_model.tokenizer.pad_id()] = 100.0
-    options = {"ctc_weight": 0.99} if decoder == "joint" else {}
+    options = {} if decoder.startswith("ctc") else {"ctc_weight": 0.99}
     recognizer = Recognizer(
         model,
         tone_model.tokenizer,

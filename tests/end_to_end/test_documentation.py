@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from mala_asr.cli.main import COMMANDS, main
+from mala_asr.cli.main import COMMANDS, main, module_of
 
 DOCUMENTS = ("README.md", "recipes/LibriSpeech/README.md")
 
@@ -35,7 +35,7 @@ def option_names(words: list[str]) -> set[str]:
 def check_mala_asr(words: list[str], root: Path) -> None:
     command, *rest = words
     assert command in COMMANDS
-    with patch(f"mala_asr.cli.{command}.run", return_value=0) as run:
+    with patch(f"{module_of(command)}.run", return_value=0) as run:
         try:
             assert main(words) == 0
         except SystemExit as refusal:
@@ -75,7 +75,8 @@ def check_python(words: list[str], root: Path) -> None:
         return
     assert (root / words[0]).is_file(), words
     # The recipe's scripts are the commands of the same names.
-    check_mala_asr([Path(words[0]).stem, *words[1:]], root)
+    script = Path(words[0]).stem.replace("_", "-")
+    check_mala_asr([script, *words[1:]], root)
 
 
 CHECKS = {

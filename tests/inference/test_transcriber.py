@@ -8,7 +8,7 @@ import soundfile
 
 from mala_asr.data.audio import AudioError
 from mala_asr.data.manifest import Utterance
-from mala_asr.decoding import DECODERS, DecodingOptions
+from mala_asr.decoding import DecodingOptions
 from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.devices import DeviceError
@@ -20,6 +20,7 @@ from mala_asr.inference.transcriber import (
     Transcriber,
 )
 from mala_asr.training.evaluate import evaluate_set
+from tests.decoders import EVERY_DECODER
 from tests.tones import ToneModel, texts, tones
 
 
@@ -51,7 +52,7 @@ def test_the_words_in_the_order_given(
         assert transcript.hypothesis.text == transcript.text
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
 def test_same_words_as_the_evaluation(
     tone_model: ToneModel, tone_folder: Path, tmp_path: Path, decoder: str
 ) -> None:

@@ -1,0 +1,169 @@
+"""Word error rate and speed of every decoder of a model, in one table.
+
+Each decoder is tuned on a set of its own, with every language model and
+without, and then decodes the other sets from their files: the real-time
+factor is the time of reading, encoding and decoding by the audio's duration.
+
+  python -m mala_asr.benchmarks.decoders --model MODEL \\
+      --dev manifests/dev-clean-2.csv --test manifests/test-clean.csv \\
+      --lm lm/word.bin --lm lm/piece.bin
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from mala_asr.data.manifest import Utterance, read_manifest
+from mala_asr.decoding import DECODERS, DecodingOptions
+from mala_asr.decoding.errors import DecodingError
+from mala_asr.decoding.options import NO_LM, uses_lm
+from mala_asr.decoding.recognizer import Recognizer
+from mala_asr.devices import find_device
+from mala_asr.errors import MalaError
+from mala_asr.inference.model_folder import LoadedModel, load_model_folder
+from mala_asr.inference.tuning import (
+    BATCH_SECONDS,
+    EncodedSet,
+    grid_of,
+    tune,
+)
+from mala_asr.training.evaluate import evaluate_set
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table.
+
+    Arguments
+    ---------
+    argv : sequence of str, optional
+        The arguments; those of the process if None.
+
+    Returns
+    -------
+    int
+        0, or 1 after an expected error.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        _run(args)
+    except MalaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", required=True, help="model folder")
+    parser.add_argument(
+        "--dev", required=True, metavar="CSV", help="manifest to tune on"
+    )
+    parser.add_argument(
+        "--test",
+        action="append",
+        default=[],
+        metavar="CSV",
+        help="manifest to measure on; may be repeated",
+    )
+    parser.add_argument(
+        "--lm",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="language model; may be repeated",
+    )
+    parser.add_argument(
+        "--decoders",
+        nargs="+",
+        default=list(DECODERS),
+        choices=DECODERS,
+        help="(default: all that the model has)",
+    )
+    parser.add_argument("--device", default="auto")
+    return parser
+
+
+def _run(args: argparse.Namespace) -> None:
+    device = find_device(args.device)
+    sets = {Path(name).stem: read_manifest(name) for name in args.test}
+    loaded = load_model_folder(args.model)
+    loaded.model.to(device)
+    dev = EncodedSet(loaded.model, loaded.tokenizer, read_manifest(args.dev))
+    print(f"{args.model} on {device}, {torch.get_num_threads()} threads")
+    print(f"tuned on {Path(args.dev).stem}, {len(dev.utterances)} utterances")
+    print()
+    titles = [f"{name}: WER % (real-time factor)" for name in sets]
+    print(
+        "|", " | ".join(["decoder", "language model", "options", *titles]), "|"
+    )
+    print("|---" * (3 + len(sets)) + "|")
+    for decoder, lm in _rows(args.decoders, args.lm, loaded):
+        options = _tuned(dev, DecodingOptions(decoder, lm=lm))
+        cells = [decoder, _lm_name(lm), _flags(options)]
+        cells += [_measured(loaded, options, sets[name]) for name in sets]
+        print("|", " | ".join(cells), "|", flush=True)
+
+
+def _rows(
+    decoders: Sequence[str], lms: Sequence[str], loaded: LoadedModel
+) -> Iterator[tuple[str, str | None]]:
+    for decoder in decoders:
+        if decoder in ("joint", "rescore") and not loaded.model.has_decoder:
+            continue
+        yield from (
+            (decoder, lm)
+            for lm in ([NO_LM, *lms] if uses_lm(decoder) else [None])
+        )
+
+
+def _tuned(dev: EncodedSet, options: DecodingOptions) -> DecodingOptions:
+    try:
+        grid = grid_of(options, {})
+    except DecodingError:  # nothing to tune
+        return options
+    points = 1
+    for values in grid.values():
+        points *= len(values)
+    with tqdm(total=points, desc=f"{options.decoder}, {options.lm}") as bar:
+        return tune(dev, options, grid, lambda _: bar.update()).options
+
+
+def _lm_name(lm: str | None) -> str:
+    return "" if lm in (None, NO_LM) else Path(str(lm)).stem
+
+
+def _flags(options: DecodingOptions) -> str:
+    shown = {
+        name: value
+        for name, value in options.given().items()
+        if name not in ("decoder", "lm")
+    }
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+def _measured(
+    loaded: LoadedModel,
+    options: DecodingOptions,
+    utterances: Sequence[Utterance],
+) -> str:
+    recognizer = Recognizer(loaded.model, loaded.tokenizer, options)
+    start = time.perf_counter()
+    report = evaluate_set(recognizer, utterances, BATCH_SECONDS, progress=False)
+    elapsed = time.perf_counter() - start
+    seconds = sum(utterance.duration for utterance in utterances)
+    rate = "n/a" if report.wer is None else f"{report.wer:.2f}"
+    return f"{rate} ({elapsed / seconds:.3f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
