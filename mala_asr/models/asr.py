@@ -26,6 +26,20 @@ from mala_asr.models.transformer import MalaTransformerASR
 BLANK_INDEX, BOS_INDEX, EOS_INDEX, UNK_INDEX = 0, 1, 2, 3
 SPECIAL_TOKENS = 4
 
+# Arguments of the model that count something.
+_SIZES = (
+    "d_model",
+    "nhead",
+    "num_encoder_layers",
+    "d_ffn",
+    "kernel_size",
+    "sample_rate",
+    "n_mels",
+    "n_fft",
+    "win_length",
+    "hop_length",
+)
+
 Augmentation = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -173,6 +187,7 @@ class MalaASR(nn.Module):
     def _check_options(self) -> None:
         """Refuse what no model can be built from, before building it."""
         config = self.config
+        _check_sizes(config)
         vocab_size, nhead = config["vocab_size"], config["nhead"]
         d_model, kernel_size = config["d_model"], config["kernel_size"]
         ctc_weight = config["ctc_weight"]
@@ -460,3 +475,23 @@ def padding_mask(lengths: Tensor, time: int) -> Tensor:
             [False, False, False]])
     """
     return torch.arange(time, device=lengths.device) >= lengths[:, None]
+
+
+def _check_sizes(config: dict[str, Any]) -> None:
+    for name in _SIZES:
+        size = config[name]
+        if not isinstance(size, int) or size < 1:
+            raise ModelOptionError(
+                f"{name} is {size}; give a whole number above 0"
+            )
+    dropout = config["dropout"]
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise ModelOptionError(
+            f"dropout is {dropout}; give a number from 0 up to 1"
+        )
+    samples = config["sample_rate"] * config["win_length"] / 1000
+    if config["n_fft"] < samples:
+        raise ModelOptionError(
+            f"n_fft is {config['n_fft']}; a window of win_length "
+            f"{config['win_length']} ms needs at least {samples:g}"
+        )

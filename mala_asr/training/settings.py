@@ -28,7 +28,18 @@ _WHOLE_NUMBERS = {
 }
 _SECONDS = ("batch_seconds", "eval_batch_seconds")
 _SHARES = ("ctc_weight", "label_smoothing")
+_SPEEDS = (0.1, 10.0)  # beyond them it is speech no more
+_MOST_SEED = 2**32 - 1  # of NumPy
 _FOLDERS = ("data_folder", "output_folder", "feature_folder")
+
+# Objects that a config builds, and whether null may stand in their place.
+_OBJECTS = {
+    "model": False,
+    "opt_class": False,
+    "schedule": False,
+    "augment": True,
+    "chunk_sampler": True,
+}
 
 # The same for SpeechBrain's run options, which a config need not have.
 _WHOLE_OPTIONS = {
@@ -81,11 +92,22 @@ whole number of at least 1
             )
     if hparams["vocab_size"] is not None:
         _check_whole("vocab_size", hparams["vocab_size"], 1)
-    speeds = list(hparams["speeds"])
-    if not speeds or not all(_is_number(s) and s > 0 for s in speeds):
+    if hparams["seed"] > _MOST_SEED:
+        raise ConfigError(f"seed is {hparams['seed']}; give up to {_MOST_SEED}")
+    speeds, (slow, fast) = list(hparams["speeds"]), _SPEEDS
+    if not speeds or not all(
+        _is_number(s) and slow <= s <= fast for s in speeds
+    ):
         raise ConfigError(
-            f"speeds is {speeds}; give numbers above 0, such as [1.0]"
+            f"speeds is {speeds}; give numbers from {slow} to {fast}"
         )
+    for key, optional in _OBJECTS.items():
+        value = hparams[key]
+        if not callable(value) and not (optional and value is None):
+            raise ConfigError(
+                f"{key} is {value!r}; change its arguments with "
+                f'--{key} "{{NAME: VALUE}}", or write it into a config file'
+            )
 
 
 def _is_number(value: Any) -> bool:

@@ -196,6 +196,12 @@ def test_long_recordings_have_no_cap(attention):
         ({"vocab_size": 4}, "vocab_size"),
         ({"nhead": 5}, "divide"),
         ({"kernel_size": 4}, "odd"),
+        ({"num_encoder_layers": 0}, "num_encoder_layers is 0; give a whole"),
+        ({"nhead": 0}, "nhead is 0; give a whole"),
+        ({"d_model": "wide"}, "d_model is wide; give a whole"),
+        ({"hop_length": 0}, "hop_length is 0; give a whole"),
+        ({"n_fft": 100}, "n_fft is 100; a window of win_length 32 ms needs"),
+        ({"dropout": 1.5}, "dropout is 1.5; give a number from 0"),
         ({"attention_options": {"rotery": True}}, "rotery"),
         (
             {

@@ -48,6 +48,7 @@ def _built(**changes: Any) -> dict[str, Any]:
 def test_what_can_work_is_not_refused() -> None:
     check_values(_built())
     check_values(_built(vocab_size=100, batch_seconds=0.5, speeds=[1]))
+    check_values(_built(augment=None, chunk_sampler=None))
 
 
 @pytest.mark.parametrize(
@@ -65,9 +66,13 @@ def test_what_can_work_is_not_refused() -> None:
         ("eval_batch_seconds", "48", "a number above 0"),
         ("label_smoothing", 1.1, "a number from 0 to 1"),
         ("ctc_weight", float("nan"), "a number from 0 to 1"),
-        ("speeds", [], "numbers above 0"),
-        ("speeds", [1.0, 0], "numbers above 0"),
-        ("speeds", ["fast"], "numbers above 0"),
+        ("seed", 2**32, "give up to 4294967295"),
+        ("speeds", [], "numbers from 0.1 to 10"),
+        ("speeds", [1.0, 0], "numbers from 0.1 to 10"),
+        ("speeds", ["fast"], "numbers from 0.1 to 10"),
+        ("model", 5, "change its arguments"),
+        ("schedule", None, "change its arguments"),
+        ("augment", "none", "change its arguments"),
         ("output_folder", 2024, "write ./2024"),
     ],
 )
