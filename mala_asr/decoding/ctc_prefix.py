@@ -19,7 +19,8 @@ token is repeated). Two things keep a step cheap:
   r(t) = X_t + logcumsumexp(before(t-1) - X_{t-1}) with X the cumulative sum
   of x.
 
-X grows to thousands, of which float32 keeps too few digits: all is float64.
+X grows to thousands, of which float32 keeps too few digits: all that is
+computed from the frames' log-probabilities is float64.
 """
 
 from __future__ import annotations
@@ -78,17 +79,18 @@ class CTCPrefixScorer:
         batch, frames, _ = log_probs.shape
         self._blank, self._eos = blank, eos
         self._lengths = lengths
-        by_token = log_probs.double().clamp(min=_MIN_LOG_PROB).transpose(1, 2)
+        # Both (batch, vocabulary, frames); no token is read in padding.
+        self._log_probs = (
+            log_probs.clamp(min=_MIN_LOG_PROB).transpose(1, 2).contiguous()
+        )
         padding = padding_mask(lengths, frames).unsqueeze(1)
-        # (batch, vocabulary, frames); nothing is read beyond the last frame.
-        self._log_probs = by_token.contiguous()
-        self._probs = by_token.exp().masked_fill(padding, 0.0)
+        self._probs = self._log_probs.double().exp().masked_fill_(padding, 0.0)
         # (batch, beam, frames + 1): after so many frames.
         self._r_blank = log_probs.new_full(
             (batch, beam_size, frames + 1), -torch.inf, dtype=torch.float64
         )
         self._r_blank[:, 0, 0] = 0.0
-        self._r_blank[:, 0, 1:] = self._log_probs[:, blank].cumsum(-1)
+        self._r_blank[:, 0, 1:] = self._log_probs[:, blank].double().cumsum(-1)
         self._r_any = self._r_blank.clone()
         # No hypothesis is followed by a blank, so that no token is repeated.
         self._last = lengths.new_full((batch, beam_size), blank)
@@ -174,6 +176,7 @@ def _scaled(logs: Tensor) -> tuple[Tensor, Tensor]:
 
 def _recursion(before: Tensor, log_probs: Tensor) -> Tensor:
     """Solve r(t) = x_t + log(exp r(t-1) + exp before(t-1)), r(0) = -inf."""
+    log_probs = log_probs.double()
     total = log_probs.cumsum(-1)
     r = total + (before[..., :-1] - (total - log_probs)).logcumsumexp(-1)
     return torch.nn.functional.pad(r, (1, 0), value=-torch.inf)

@@ -181,7 +181,7 @@ class Search:
         if int(lengths.min()) < 1:
             raise DecodingError("an utterance without frames; leave it out")
         enc = enc[:, : int(lengths.max())]
-        lengths = lengths.to(enc.device)
+        lengths = lengths.to(enc.device, torch.long)
         model, beam_size = settings.model, settings.beam_size
         self._tokenizer = tokenizer = settings.tokenizer
         self._eos, self._blank = tokenizer.eos_id(), tokenizer.pad_id()
