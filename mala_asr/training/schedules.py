@@ -27,7 +27,7 @@ class NoamSchedule:
     Raises
     ------
     ValueError
-        If the peak is no rate.
+        If one of them is no such number.
 
     Example
     -------
@@ -37,7 +37,7 @@ class NoamSchedule:
     """
 
     def __init__(self, peak: float, warmup_steps: int) -> None:
-        _check_peak(peak)
+        _check(peak, warmup_steps)
         self.peak = peak
         self.warmup_steps = max(1, warmup_steps)
 
@@ -83,7 +83,7 @@ class CosineSchedule:
     Raises
     ------
     ValueError
-        If the peak is no rate.
+        If one of them is no such number.
 
     Example
     -------
@@ -96,9 +96,13 @@ class CosineSchedule:
     def __init__(
         self, peak: float, warmup_steps: int, final_fraction: float = 0.0
     ) -> None:
-        _check_peak(peak)
+        _check(peak, warmup_steps)
         self.peak = peak
         self.warmup_steps = max(1, warmup_steps)
+        if not 0.0 <= final_fraction <= 1.0:
+            raise ValueError(
+                f"final_fraction is {final_fraction}; give one from 0 to 1"
+            )
         self.final_fraction = final_fraction
         self.total_steps: int | None = None
 
@@ -142,6 +146,8 @@ class CosineSchedule:
         )
 
 
-def _check_peak(peak: float) -> None:
+def _check(peak: float, warmup_steps: int) -> None:
     if not isinstance(peak, int | float) or not 0.0 < peak < math.inf:
         raise ValueError(f"peak is {peak}; give a learning rate above 0")
+    if not isinstance(warmup_steps, int) or warmup_steps < 0:
+        raise ValueError(f"warmup_steps is {warmup_steps}; give 0 or more")

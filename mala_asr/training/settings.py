@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import torch
 from speechbrain.utils.distributed import infer_device
 from speechbrain.utils.run_opts import RunOptions
 
@@ -30,6 +31,7 @@ _SECONDS = ("batch_seconds", "eval_batch_seconds")
 _SHARES = ("ctc_weight", "label_smoothing")
 _SPEEDS = (0.1, 10.0)  # beyond them it is speech no more
 _MOST_SEED = 2**32 - 1  # of NumPy
+_SPLITS = ("train_splits", "valid_splits", "test_splits")
 _FOLDERS = ("data_folder", "output_folder", "feature_folder")
 
 # Objects that a config builds, and whether null may stand in their place.
@@ -74,6 +76,11 @@ def check_values(hparams: Mapping[str, Any]) -> None:
     mala_asr.training.config.ConfigError: number_of_epochs is 1.5; give a \
 whole number of at least 1
     """
+    _check_numbers(hparams)
+    _check_kinds(hparams)
+
+
+def _check_numbers(hparams: Mapping[str, Any]) -> None:
     for key, least in _WHOLE_NUMBERS.items():
         _check_whole(key, hparams[key], least)
     for key in _SECONDS:
@@ -83,12 +90,6 @@ whole number of at least 1
         if not _is_number(hparams[key]) or not 0 <= hparams[key] <= 1:
             raise ConfigError(
                 f"{key} is {hparams[key]}; give a number from 0 to 1"
-            )
-    for key in _FOLDERS:
-        if not isinstance(hparams[key], str | os.PathLike):
-            raise ConfigError(
-                f"{key} is {hparams[key]!r}, which is no name of a folder; "
-                f"if that is its name, write ./{hparams[key]}"
             )
     if hparams["vocab_size"] is not None:
         _check_whole("vocab_size", hparams["vocab_size"], 1)
@@ -101,6 +102,23 @@ whole number of at least 1
         raise ConfigError(
             f"speeds is {speeds}; give numbers from {slow} to {fast}"
         )
+
+
+def _check_kinds(hparams: Mapping[str, Any]) -> None:
+    for key in _SPLITS:
+        if not all(isinstance(name, str) for name in hparams[key]):
+            raise ConfigError(
+                f"{key} is {list(hparams[key])}; write names that look like "
+                "numbers in quotes"
+            )
+    for key in _FOLDERS:
+        if hparams[key] is None:
+            raise ConfigError(f"{key} has no value; give a folder")
+        if not isinstance(hparams[key], str | os.PathLike):
+            raise ConfigError(
+                f"{key} is {hparams[key]!r}, which is no name of a folder; "
+                f"if that is its name, write ./{hparams[key]}"
+            )
     for key, optional in _OBJECTS.items():
         value = hparams[key]
         if not callable(value) and not (optional and value is None):
@@ -108,6 +126,10 @@ whole number of at least 1
                 f"{key} is {value!r}; change its arguments with "
                 f'--{key} "{{NAME: VALUE}}", or write it into a config file'
             )
+    try:
+        hparams["opt_class"]([torch.nn.Parameter(torch.zeros(1))])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"opt_class: {error}") from error
 
 
 def _is_number(value: Any) -> bool:

@@ -74,6 +74,7 @@ def test_what_can_work_is_not_refused() -> None:
         ("schedule", None, "change its arguments"),
         ("augment", "none", "change its arguments"),
         ("output_folder", 2024, "write ./2024"),
+        ("train_splits", [2024], "in quotes"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_named(
@@ -84,10 +85,23 @@ def test_a_value_of_the_wrong_kind_is_named(
 
 
 @pytest.mark.parametrize(
+    "options, reason",
+    [("{lr: high}", "float' and 'str"), ("{rate: 1}", "argument 'rate'")],
+)
+def test_an_optimizer_that_cannot_be_made(options: str, reason: str) -> None:
+    config = hparams_file("mini_librispeech_mala")
+    override = f"data_folder: x\nopt_class: {options}"
+    with pytest.raises(ConfigError, match=f"opt_class: .*{reason}"):
+        check_values(build_config(read_config(config, override)))
+
+
+@pytest.mark.parametrize(
     "override, wanted",
     [
         ("schedule: {peak: 0}", "peak is 0; give a learning rate"),
         ("schedule: {peak: high}", "peak"),
+        ("schedule: {warmup_steps: -5}", "warmup_steps is -5; give 0 or more"),
+        ("schedule: {final_fraction: 2}", "final_fraction is 2; give one"),
         ("augment: {time_mask_width: [20, 0]}", "time_mask_width is .20, 0."),
         ("augment: {freq_mask_width: [5]}", "freq_mask_width is .5.; give"),
     ],
