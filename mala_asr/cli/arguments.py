@@ -101,32 +101,6 @@ def number(text: str) -> float:
     return value
 
 
-def numbers(text: str) -> list[float]:
-    """Finite numbers between commas.
-
-    Arguments
-    ---------
-    text : str
-        Such as "0.5,1".
-
-    Returns
-    -------
-    list of float
-        The numbers.
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        If there is none, or one that is none.
-
-    Example
-    -------
-    >>> numbers("0.5,1")
-    [0.5, 1.0]
-    """
-    return [number(part) for part in names(text)]
-
-
 def positive_float(text: str) -> float:
     """A finite number above zero.
 

@@ -119,7 +119,7 @@ def module_of(command: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     modules = {name: import_module(module_of(name)) for name in COMMANDS}
-    listing = (f"  {name:14}{mod.HELP}" for name, mod in modules.items())
+    listing = (f"  {name:13}{mod.HELP}" for name, mod in modules.items())
     parser = argparse.ArgumentParser(
         prog="mala-asr",
         usage="mala-asr [-h] [--version] COMMAND ...",

@@ -7,7 +7,7 @@ report results on.
 
   mala-asr tune-decoder --model MODEL manifests/dev-clean-2.csv --write
   mala-asr tune-decoder --model MODEL dev.csv --decoder joint \\
-      --ctc-weights 0.2,0.4,0.6
+      --ctc-weights 0.2 0.4 0.6
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from mala_asr.cli.arguments import numbers
+from mala_asr.cli.arguments import number
 from mala_asr.cli.decoding import add_decoding_arguments, decoding_changes
 
 if TYPE_CHECKING:
@@ -49,8 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(
             f"--{name}",
-            type=numbers,
-            metavar="X,Y,...",
+            type=number,
+            nargs="+",
+            metavar="X",
             help=f"{what} to try",
         )
     parser.add_argument(

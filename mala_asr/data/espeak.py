@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,11 +27,29 @@ _DONT_EXIT = 0x8000
 _UTF8 = 1
 _POSITION_CHARACTER = 1
 _PARAMETERS = {"rate": 1, "pitch": 3, "pitch_range": 4}
+_LIST_TERMINATED, _WORD = 0, 1
+
+
+class _Event(ctypes.Structure):
+    """Something that happens at a place of the sound."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("unique_identifier", ctypes.c_uint),
+        ("text_position", ctypes.c_int),  # characters, from 1
+        ("length", ctypes.c_int),
+        ("audio_position", ctypes.c_int),  # milliseconds
+        ("sample", ctypes.c_int),
+        ("user_data", ctypes.c_void_p),
+        ("id", ctypes.c_char * 8),
+    )
+
+
 _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int,
     ctypes.POINTER(ctypes.c_short),
     ctypes.c_int,
-    ctypes.c_void_p,
+    ctypes.POINTER(_Event),
 )
 
 
@@ -82,10 +101,56 @@ def speak(
     >>> 0.5 < len(samples) / sample_rate < 2
     True
     """
+    settings = {"rate": rate, "pitch": pitch, "pitch_range": pitch_range}
+    samples, sample_rate, _ = speak_timed(text, voice, **settings)
+    return samples, sample_rate
+
+
+def speak_timed(
+    text: str,
+    voice: str,
+    rate: int = 175,
+    pitch: int = 50,
+    pitch_range: int = 50,
+) -> tuple[np.ndarray, int, dict[int, float]]:
+    """Speak a text and tell when each of its words begins.
+
+    Arguments
+    ---------
+    text, voice, rate, pitch, pitch_range
+        As for `speak`.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (samples,), int16.
+    int
+        Their sample rate, in Hz.
+    dict of int to float
+        For the place of a word's first character in `text`, from 0: when
+        the word begins, in seconds. eSpeak runs some pairs together, such as
+        "of the", and then has only the first.
+
+    Raises
+    ------
+    SynthesisError
+        As `speak`.
+
+    Example
+    -------
+    >>> _, _, starts = speak_timed("good morning", "en-us")
+    >>> sorted(starts), starts[0] < starts[5]
+    ([0, 5], True)
+    """
     blocks: list[np.ndarray] = []
+    starts: dict[int, float] = {}
 
     @_CALLBACK
-    def receive(samples: Any, count: int, _events: Any) -> int:
+    def receive(samples: Any, count: int, events: Any) -> int:
+        for event in _until_terminated(events):
+            if event.type == _WORD:
+                place = event.text_position - 1
+                starts.setdefault(place, event.audio_position / 1000)
         if samples and count > 0:
             # The buffer is eSpeak's and is used again: copy it.
             block = np.ctypeslib.as_array(samples, shape=(count,)).copy()
@@ -111,7 +176,14 @@ def speak(
             f"eSpeak NG said nothing for {text!r} (status {status}); "
             "give it words"
         )
-    return samples, sample_rate
+    return samples, sample_rate, starts
+
+
+def _until_terminated(events: Any) -> Iterator[_Event]:
+    for index in itertools.count():
+        if events[index].type == _LIST_TERMINATED:
+            return
+        yield events[index]
 
 
 def _say(library: ctypes.CDLL, text: bytes) -> int:

@@ -15,6 +15,7 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 import signal
 import threading
 from collections import defaultdict
@@ -30,7 +31,7 @@ import soundfile
 from tqdm import tqdm
 
 from mala_asr.data.audio import SAMPLE_RATE
-from mala_asr.data.espeak import SynthesisError, speak
+from mala_asr.data.espeak import SynthesisError, speak_timed
 from mala_asr.data.files import replacing
 from mala_asr.data.grammar import SentenceSource
 from mala_asr.data.librispeech import CorpusError
@@ -253,6 +254,42 @@ def plan_corpus(minutes: float, seed: int = 0) -> list[PlannedUtterance]:
     ]
 
 
+def word_starts(said: PlannedUtterance) -> list[float | None]:
+    """Tell when the words of an utterance begin in its file.
+
+    Arguments
+    ---------
+    said : PlannedUtterance
+        The utterance.
+
+    Returns
+    -------
+    list of float or None
+        Seconds, one for each word; None for a word that eSpeak runs together
+        with the one before.
+
+    Raises
+    ------
+    SynthesisError
+        If eSpeak NG is missing.
+
+    Example
+    -------
+    >>> said = PlannedUtterance(SPEAKERS[0], 1, 7, "GO ON", 150, 50, 50, -26, 1)
+    >>> first, second = word_starts(said)
+    >>> 0 < first < second
+    True
+    """
+    *_, starts = _spoken(said)
+    before, _ = _pauses(np.random.default_rng(said.noise_seed))
+    return [
+        None
+        if match.start() not in starts
+        else before / SAMPLE_RATE + starts[match.start()]
+        for match in re.finditer(r"\S+", said.words)
+    ]
+
+
 def _plan_split(
     split: str,
     seconds: float,
@@ -398,16 +435,22 @@ def _ctrl_c_ignored() -> Iterator[None]:
 
 def _speak(job: tuple[Path, PlannedUtterance]) -> None:
     path, said = job
-    speech, rate = speak(
+    speech, rate, _ = _spoken(said)
+    audio = _resample(speech / 32768.0, rate, SAMPLE_RATE)
+    with replacing(path) as temporary:
+        soundfile.write(temporary, _record(audio, said), SAMPLE_RATE)
+
+
+def _spoken(
+    said: PlannedUtterance,
+) -> tuple[np.ndarray, int, dict[int, float]]:
+    return speak_timed(
         said.words.lower(),
         said.speaker.voice,
         rate=said.rate,
         pitch=said.pitch,
         pitch_range=said.pitch_range,
     )
-    audio = _resample(speech / 32768.0, rate, SAMPLE_RATE)
-    with replacing(path) as temporary:
-        soundfile.write(temporary, _record(audio, said), SAMPLE_RATE)
 
 
 def _resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
@@ -423,11 +466,17 @@ def _resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
 def _record(speech: np.ndarray, said: PlannedUtterance) -> np.ndarray:
     """Pauses around the speech, a level, and a room's faint noise."""
     rng = np.random.default_rng(said.noise_seed)
-    before, after = (int(rng.uniform(*PAUSES) * SAMPLE_RATE) for _ in "ab")
+    before, after = _pauses(rng)
     gain = 10 ** (said.level / 20) / np.sqrt(np.mean(speech**2))
     gain = min(gain, 0.95 / np.abs(speech).max())  # never clips
     audio = np.pad(speech * gain, (before, after))
     return audio + rng.normal(0, 10 ** (NOISE_LEVEL / 20), len(audio))
+
+
+def _pauses(rng: np.random.Generator) -> tuple[int, int]:
+    """Samples before and after the speech: the generator's first draws."""
+    before, after = (int(rng.uniform(*PAUSES) * SAMPLE_RATE) for _ in "ab")
+    return before, after
 
 
 def _write_texts(root: Path, plan: Sequence[PlannedUtterance]) -> None:

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from mala_asr.data.espeak import SynthesisError, speak
+from mala_asr.data.espeak import SynthesisError, speak, speak_timed
 from mala_asr.data.synthetic import SPEAKERS
 
 TEXT = "the doctor opened the wooden door"
@@ -65,3 +65,16 @@ def test_a_missing_synthesizer_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     with pytest.raises(SynthesisError, match=r'pip install "mala_asr\[demo\]"'):
         speak(TEXT, "en-us")
+
+
+def test_words_begin_one_after_the_other_within_the_sound():
+    text = "three green apples fell"
+    samples, rate, starts = speak_timed(text, "en-us", rate=120)
+    assert sorted(starts) == [0, 6, 12, 19]
+    times = [starts[place] for place in sorted(starts)]
+    assert times == sorted(set(times))
+    assert 0 <= times[0] and times[-1] < len(samples) / rate
+    # Said more slowly, the same words begin later.
+    _, _, slower = speak_timed(text, "en-us", rate=80)
+    assert slower[19] > starts[19]
+    assert np.array_equal(samples, speak(text, "en-us", rate=120)[0])

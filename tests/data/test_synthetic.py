@@ -15,7 +15,14 @@ import soundfile
 from mala_asr.data import synthetic
 from mala_asr.data.librispeech import CorpusError, prepare_librispeech
 from mala_asr.data.manifest import read_manifest
-from mala_asr.data.synthetic import DEV, TEST, TRAIN, make_corpus, plan_corpus
+from mala_asr.data.synthetic import (
+    DEV,
+    TEST,
+    TRAIN,
+    make_corpus,
+    plan_corpus,
+    word_starts,
+)
 
 SPLITS = (TRAIN, DEV, TEST)
 
@@ -175,3 +182,16 @@ def test_ctrl_c_ends_it_and_leaves_whole_files(tmp_path):
     assert err.endswith("mala-asr: interrupted\n")
     assert "Traceback" not in err
     assert not list(tmp_path.rglob(".*"))
+
+
+def test_words_start_where_the_file_has_them(plan, tmp_path):
+    said = plan[TEST][0]
+    synthetic._speak((tmp_path / "a.flac", said))
+    samples, rate = soundfile.read(tmp_path / "a.flac")
+    starts = word_starts(said)
+    assert len(starts) == len(said.words.split())
+    known = [start for start in starts if start is not None]
+    assert known == sorted(known) and known[-1] < len(samples) / rate
+    first = round(known[0] * rate)
+    before, after = samples[:first], samples[first : first + rate // 5]
+    assert np.abs(after).max() > 20 * np.abs(before).max()

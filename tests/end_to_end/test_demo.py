@@ -2,12 +2,15 @@
 
 import json
 import shlex
+import statistics
 import time
 from pathlib import Path
 
 import pytest
 
+from mala_asr.benchmarks.word_times import start_errors
 from mala_asr.cli.main import main
+from mala_asr.inference.model_folder import load_model_folder
 
 MINUTES = 60.0  # in seconds
 
@@ -35,6 +38,12 @@ def test_the_demo_keeps_its_promise(
     files = sorted((tmp_path / "corpus").rglob("synth-test/**/*.flac"))[:2]
     assert main([*command, *map(str, files)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+    # Its words lie where the synthesizer has put them.
+    model = load_model_folder(tmp_path / "model")
+    errors = start_errors(model, tmp_path / "corpus" / "LibriSpeech")
+    assert len(errors) > 400
+    assert statistics.mean(map(abs, errors)) < 0.08  # seconds
 
     # Run again, it finds everything done and the same words.
     started = time.monotonic()
