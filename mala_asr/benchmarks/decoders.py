@@ -3,6 +3,8 @@
 Each decoder is tuned on a set of its own, with every language model and
 without, and then decodes the other sets from their files: the real-time
 factor is the time of reading, encoding and decoding by the audio's duration.
+`rescore` has the weights of language model and words that were best for
+`ctc_beam`; only its weight of CTC is tuned.
 
   python -m mala_asr.benchmarks.decoders --model MODEL \\
       --dev manifests/dev-clean-2.csv --test manifests/test-clean.csv \\
@@ -12,6 +14,7 @@ factor is the time of reading, encoding and decoding by the audio's duration.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -107,8 +110,15 @@ def _run(args: argparse.Namespace) -> None:
         "|", " | ".join(["decoder", "language model", "options", *titles]), "|"
     )
     print("|---" * (3 + len(sets)) + "|")
+    searches: dict[str | None, DecodingOptions] = {}
     for decoder, lm in _rows(args.decoders, args.lm, loaded):
-        options = _tuned(dev, DecodingOptions(decoder, lm=lm))
+        options = DecodingOptions(decoder, lm=lm)
+        if decoder == "rescore" and lm in searches:
+            found = searches[lm].given()
+            options = options.changed({**found, "decoder": decoder})
+        options = _tuned(dev, options)
+        if decoder == "ctc_beam":
+            searches[lm] = options
         cells = [decoder, _lm_name(lm), _flags(options)]
         cells += [_measured(loaded, options, sets[name]) for name in sets]
         print("|", " | ".join(cells), "|", flush=True)
@@ -127,13 +137,13 @@ def _rows(
 
 
 def _tuned(dev: EncodedSet, options: DecodingOptions) -> DecodingOptions:
+    known = options.given()
     try:
         grid = grid_of(options, {})
     except DecodingError:  # nothing to tune
         return options
-    points = 1
-    for values in grid.values():
-        points *= len(values)
+    grid = {name: grid[name] for name in grid if name not in known}
+    points = math.prod(map(len, grid.values()))
     with tqdm(total=points, desc=f"{options.decoder}, {options.lm}") as bar:
         return tune(dev, options, grid, lambda _: bar.update()).options
 

@@ -242,7 +242,7 @@ def decoding_options(hparams: Mapping[str, Any]) -> DecodingOptions:
     """
     try:
         options = {
-            name: DecodingOptions.of({"decoder": name, **(given or {})})
+            name: DecodingOptions.of({**(given or {}), "decoder": name})
             for name, given in hparams["decoder_options"].items()
         }
         decoder = hparams["decoder"]

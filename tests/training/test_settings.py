@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 from speechbrain.utils.run_opts import RunOptions
 
+from mala_asr.decoding import DecodingOptions
 from mala_asr.paths import hparams_file
 from mala_asr.training.config import ConfigError, build_config, read_config
 from mala_asr.training.settings import (
     TrainingError,
     check_run_options,
     check_values,
+    decoding_options,
 )
 
 
@@ -125,3 +127,38 @@ def test_run_options_are_checked_too(name: str, value: object) -> None:
     options = RunOptions.from_dictionary({"device": "cpu", name: value})
     with pytest.raises(ConfigError, match=f"{name} is {value}; give"):
         check_run_options(options, {})
+
+
+def test_each_decoder_has_options_of_its_own() -> None:
+    options = {"joint": {"beam_size": 5}, "ctc_beam": {"word_score": 1.0}}
+    config = {"decoder": "ctc_beam", "decoder_options": options}
+    assert decoding_options(config) == DecodingOptions(
+        "ctc_beam", word_score=1.0
+    )
+    chosen = decoding_options({**config, "decoder": "joint"})
+    assert chosen == DecodingOptions("joint", beam_size=5)
+    assert decoding_options({**config, "decoder": "ctc_greedy"}).given() == {
+        "decoder": "ctc_greedy"
+    }
+
+
+@pytest.mark.parametrize(
+    "decoder, options, message",
+    [
+        ("magic", {}, "unknown decoder 'magic'"),
+        ("ctc_greedy", {"magic": {}}, "unknown decoder 'magic'"),
+        # Also those of decoders that are not chosen.
+        ("ctc_greedy", {"joint": {"beem_size": 3}}, "did you mean beam_size"),
+        ("joint", {"joint": {"lm": "a.bin"}}, "joint has no lm"),
+        ("joint", {"joint": {"ctc_weight": 2}}, "ctc_weight is 2; give"),
+        ("ctc_beam", {"ctc_beam": {"lm_weight": 1}}, "without a language"),
+        ("joint", {"joint": 10}, "write the options by decoder"),
+        ("joint", [1], "write the options by decoder"),
+    ],
+)
+def test_options_of_decoders_are_checked(
+    decoder: str, options: Any, message: str
+) -> None:
+    config = {"decoder": decoder, "decoder_options": options}
+    with pytest.raises(ConfigError, match=message):
+        decoding_options(config)
