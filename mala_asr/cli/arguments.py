@@ -124,10 +124,7 @@ def positive_float(text: str) -> float:
     >>> positive_float("1.5")
     1.5
     """
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
+    value = number(text)
+    if value <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
-    return number
+    return value

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # What is tuned, where the decoder has it, and over which values.
 GRID: dict[str, tuple[float, ...]] = {
     "lm_weight": (0.3, 0.5, 0.7, 0.9),
-    "word_score": (0.0, 1.0, 2.0),
+    "word_score": (-1.0, 0.0, 1.0, 2.0),
     "ctc_weight": (0.3, 0.5, 0.7),
 }
 
