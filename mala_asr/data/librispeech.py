@@ -84,7 +84,7 @@ def prepare_librispeech(
     >>> print(manifests["dev"].read_text().splitlines()[1].split(",")[-1])
     GO ON
     """
-    roots = {split: _split_folder(Path(data_folder), split) for split in splits}
+    roots = {split: split_folder(Path(data_folder), split) for split in splits}
     return {
         split: _prepare_split(root, Path(save_folder) / f"{split}.csv", workers)
         for split, root in roots.items()
@@ -130,18 +130,27 @@ def find_splits(data_folder: str | os.PathLike[str]) -> list[str]:
     return found
 
 
-def _parent(data_folder: Path) -> Path:
-    """The folder that holds the splits."""
-    if not data_folder.is_dir():
-        raise CorpusError(
-            f"no such data folder: {data_folder}; give the one that holds "
-            "the splits, or fetch a corpus with `mala-asr download`"
-        )
-    inner = data_folder / "LibriSpeech"
-    return inner if inner.is_dir() else data_folder
+def split_folder(data_folder: Path, split: str) -> Path:
+    """Find the folder of a split.
 
+    Arguments
+    ---------
+    data_folder : Path
+        The folder that holds the splits, or the one that holds its
+        `LibriSpeech` folder.
+    split : str
+        Its name.
 
-def _split_folder(data_folder: Path, split: str) -> Path:
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    CorpusError
+        If there is none of that name.
+    """
     if Path(split).name != split or split in ("", ".."):
         raise CorpusError(
             f"{split!r} is not the name of a split; give the folder's name "
@@ -157,6 +166,17 @@ def _split_folder(data_folder: Path, split: str) -> Path:
         f"no split {split} in {data_folder}; {hint}"
         f"found there: {', '.join(found)}"
     )
+
+
+def _parent(data_folder: Path) -> Path:
+    """The folder that holds the splits."""
+    if not data_folder.is_dir():
+        raise CorpusError(
+            f"no such data folder: {data_folder}; give the one that holds "
+            "the splits, or fetch a corpus with `mala-asr download`"
+        )
+    inner = data_folder / "LibriSpeech"
+    return inner if inner.is_dir() else data_folder
 
 
 def _prepare_split(root: Path, manifest: Path, workers: int | None) -> Path:

@@ -44,6 +44,10 @@ logger = logging.getLogger(__name__)
 BEST_KEY = "WER"
 
 
+class NonFiniteError(TrainingError):
+    """A training whose numbers were not finite for too many steps."""
+
+
 class Schedule(Protocol):
     """Gives the learning rate of a step."""
 
@@ -334,7 +338,7 @@ class ASRBrain(sb.Brain):
             name_some(ids) or "of another process",
         )
         if self.nonfinite_count > self.nonfinite_patience:
-            raise TrainingError(
+            raise NonFiniteError(
                 f"stopped: the {what} was not finite in "
                 f"{self.nonfinite_count} steps of one epoch; lower the "
                 "learning rate, look at the utterances named in log.txt, or "

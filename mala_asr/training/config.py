@@ -21,6 +21,7 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from mala_asr.errors import MalaError
+from mala_asr.paths import hparams_file
 
 _BASE_KEY = "extends"
 _PLACEHOLDER = "!PLACEHOLDER"
@@ -152,6 +153,69 @@ def build_config(source: ConfigSource) -> dict[str, Any]:
         ) from error
 
 
+def config_path(config: str | Path) -> Path:
+    """Find a config by its path or by its name.
+
+    Arguments
+    ---------
+    config : str or Path
+        The config's file, or the name of one that ships with the package.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    MalaError
+        If it is a bare name and no config has it.
+
+    Example
+    -------
+    >>> config_path("demo").name
+    'demo.yaml'
+    """
+    path = Path(config)
+    if path.exists() or path.parent != Path("."):
+        return path
+    return hparams_file(path.name)
+
+
+def check_keys(
+    given: Iterable[str], known: Iterable[str], message: str
+) -> None:
+    """Refuse a key that is not known, and name the one most like it.
+
+    Arguments
+    ---------
+    given : iterable of str
+        The keys to check.
+    known : iterable of str
+        Those that there are.
+    message : str
+        What to say, with ``{!r}`` for the key.
+
+    Raises
+    ------
+    ConfigError
+        For the first that is not known.
+
+    Example
+    -------
+    >>> check_keys(["sede"], ["seed", "model"], "no key {!r}")
+    Traceback (most recent call last):
+    ...
+    mala_asr.training.config.ConfigError: no key 'sede'; did you mean seed?
+    """
+    known = list(known)
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(message.format(key) + hint)
+
+
 class _Config(dict[str, Any]):
     """A config that says which of the keys that a training needs it lacks."""
 
@@ -174,7 +238,7 @@ def _follow_base(
     if base.resolve() in seen:
         raise ConfigError(f"{path} extends itself; name another {_BASE_KEY}")
     file, base_values, changes = _follow_base(base, seen)
-    _check_keys(values, base_values, f"{path}: no key {{!r}} in {base.name}")
+    check_keys(values, base_values, f"{path}: no key {{!r}} in {base.name}")
     recursive_update(changes, values)
     return file, base_values, changes
 
@@ -219,7 +283,7 @@ def _parse_overrides(text: str) -> dict[str, Any]:
 def _check_overrides(
     given: Mapping[str, Any], values: Mapping[str, Any]
 ) -> None:
-    _check_keys(given, values, "no key {!r} in the config")
+    check_keys(given, values, "no key {!r} in the config")
     for key, value in given.items():
         expected = values[key]
         if isinstance(expected, bool | str) and value is None:
@@ -230,17 +294,6 @@ def _check_overrides(
             )
         if isinstance(expected, list) and not isinstance(value, list):
             raise ConfigError(f'{key} is {value!r}; write it as "[{value}]"')
-
-
-def _check_keys(
-    given: Iterable[str], known: Iterable[str], message: str
-) -> None:
-    known = list(known)
-    for key in given:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(message.format(key) + hint)
 
 
 def _in_words(value: object) -> str:

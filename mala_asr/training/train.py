@@ -33,7 +33,6 @@ from mala_asr.data.tokenizer import load_tokenizer, train_tokenizer
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.errors import MalaError, os_error_text
 from mala_asr.models.checkpoints import load_averaged
-from mala_asr.paths import hparams_file
 from mala_asr.scoring.report import summary_text
 from mala_asr.scoring.wer import WerReport
 from mala_asr.training import speech
@@ -44,6 +43,7 @@ from mala_asr.training.config import (
     ConfigError,
     ConfigSource,
     build_config,
+    config_path,
     describe_config,
     read_config,
 )
@@ -144,7 +144,7 @@ def print_help(arguments: Sequence[str]) -> None:
         If the config cannot be read.
     """
     config = next((a for a in arguments if not a.startswith("-")), None)
-    keys = None if config is None else describe_config(_config_path(config))
+    keys = None if config is None else describe_config(config_path(config))
     print(HELP)
     if keys is not None:
         print(f"keys of {config} and their values:\n{keys}\n")
@@ -181,7 +181,7 @@ def run(
         For everything that a user can put right.
     """
     run_opts = run_opts or RunOptions()
-    source = read_config(_config_path(config), overrides)
+    source = read_config(config_path(config), overrides)
     hparams = build_config(source)
     check_values(hparams)
     options = check_run_options(run_opts, hparams)
@@ -209,7 +209,7 @@ def _train_and_evaluate(
         check_same_tokenizer(folder, hparams)
     tokenizer = get_tokenizer(hparams, folder, sets["train"], saved)
     sb.utils.seed_everything(hparams["seed"], verbose=False)
-    model = _make_model(hparams, len(tokenizer))
+    model = make_model(hparams, len(tokenizer))
     if saved:
         check_same_model(folder, model)
     brain = make_brain(hparams, folder, model, tokenizer, run_opts, options)
@@ -319,6 +319,34 @@ def get_tokenizer(
     return load_tokenizer(folder / "tokenizer.model")
 
 
+def make_model(hparams: dict[str, Any], vocab_size: int) -> MalaASR:
+    """Build the model of a config.
+
+    Arguments
+    ---------
+    hparams : dict
+        The config.
+    vocab_size : int
+        Number of tokens.
+
+    Returns
+    -------
+    MalaASR
+        The model, its weights drawn anew.
+
+    Raises
+    ------
+    ConfigError
+        If an argument of it does not exist.
+    ModelOptionError
+        If its options do not fit.
+    """
+    try:
+        return hparams["model"](vocab_size=vocab_size)
+    except TypeError as error:
+        raise ConfigError(f"model: {error}") from error
+
+
 def make_brain(
     hparams: dict[str, Any],
     folder: Path,
@@ -406,11 +434,7 @@ def fit(
         Whether the run already has weights, and the statistics with them.
     """
     model, speeds = brain.model, list(hparams["speeds"])
-    train_set = drop_unalignable(
-        _joined(sets["train"]),
-        tokenizer,
-        lambda seconds: speech.fewest_frames(model, seconds, max(speeds)),
-    )
+    train_set = training_set(model, hparams, sets, tokenizer)
     valid_set = _joined(sets["valid"])
     cache = speech.filled_cache(
         model,
@@ -435,6 +459,38 @@ def fit(
     # From here on, every process draws random numbers of its own.
     torch.manual_seed(seed + (get_rank() or 0))
     brain.fit(brain.epoch_counter, train_loader, valid_loader)
+
+
+def training_set(
+    model: MalaASR,
+    hparams: dict[str, Any],
+    sets: dict[str, dict[str, list[Utterance]]],
+    tokenizer: SentencePieceProcessor,
+) -> list[Utterance]:
+    """Give the utterances to train on: all that can be aligned.
+
+    Arguments
+    ---------
+    model : MalaASR
+        Its frames.
+    hparams : dict
+        The config.
+    sets : dict
+        What `read_sets` gave.
+    tokenizer : SentencePieceProcessor
+        The tokenizer.
+
+    Returns
+    -------
+    list of Utterance
+        In the order of the manifests.
+    """
+    fastest = max(hparams["speeds"])
+    return drop_unalignable(
+        _joined(sets["train"]),
+        tokenizer,
+        lambda seconds: speech.fewest_frames(model, seconds, fastest),
+    )
 
 
 def evaluate(
@@ -489,25 +545,13 @@ def evaluate(
 
 def _is_for_console(record: logging.LogRecord) -> bool:
     """SpeechBrain's remarks go to log.txt alone, but for its epochs' lines."""
-    return (
-        record.levelno >= logging.WARNING
-        or not record.name.startswith("speechbrain")
-        or record.name.endswith(".train_logger")
+    if record.name == "speechbrain.utils.train_logger":
+        # Its one warning, that torchvision is missing, concerns figures
+        # that nothing here saves.
+        return record.levelno == logging.INFO
+    return record.levelno >= logging.WARNING or not record.name.startswith(
+        "speechbrain"
     )
-
-
-def _config_path(config: str | Path) -> Path:
-    path = Path(config)
-    if path.exists() or path.parent != Path("."):
-        return path
-    return hparams_file(path.name)
-
-
-def _make_model(hparams: dict[str, Any], vocab_size: int) -> MalaASR:
-    try:
-        return hparams["model"](vocab_size=vocab_size)
-    except TypeError as error:
-        raise ConfigError(f"model: {error}") from error
 
 
 def _joined(splits: dict[str, list[Utterance]]) -> list[Utterance]:

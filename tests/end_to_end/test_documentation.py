@@ -9,6 +9,8 @@ from unittest.mock import patch
 import pytest
 
 from mala_asr.cli.main import COMMANDS, main, module_of
+from mala_asr.training.compare.command import build_parser as comparison_parser
+from mala_asr.training.compare.plan import read_plan
 
 DOCUMENTS = ("README.md", "recipes/LibriSpeech/README.md")
 
@@ -74,6 +76,11 @@ def check_python(words: list[str], root: Path) -> None:
         assert not ours or module.with_suffix(".py").is_file(), words
         return
     assert (root / words[0]).is_file(), words
+    if Path(words[0]).name == "compare.py":
+        args = comparison_parser().parse_args(words[1:])
+        plan = read_plan(root / args.plan, args.overrides, args.lm)
+        assert set(args.only) <= set(plan.variants)
+        return
     # The recipe's scripts are the commands of the same names.
     script = Path(words[0]).stem.replace("_", "-")
     check_mala_asr([script, *words[1:]], root)

@@ -1,0 +1,1 @@
+"""A fair comparison of variants: one schedule, one order of batches."""
