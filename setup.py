@@ -33,8 +33,12 @@ DEV = [
     "mypy>=1.11",
     # Drives an installed Chromium; brings none along.
     "playwright>=1.50",
+    # Readers of the subtitles and TextGrids that ours are tested with.
+    "praatio>=6",
+    "pysubs2>=1.7",
     "pytest>=8",
     "ruff==0.12.4",
+    "webvtt-py>=0.5",
     "yamllint==1.35.1",
 ]
 

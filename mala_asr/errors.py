@@ -38,3 +38,10 @@ class MalaError(Exception):
     >>> str(MalaError("no such folder: x; give one that exists"))
     'no such folder: x; give one that exists'
     """
+
+
+class UsageError(MalaError):
+    """Arguments of a command that do not go together.
+
+    The command line exits with the status of wrong usage, 2.
+    """

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import mala_asr
-from mala_asr.errors import MalaError, os_error_text
+from mala_asr.errors import MalaError, UsageError, os_error_text
 
 # In the order in which a newcomer meets them.
 COMMANDS = (
@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit status: 0 all well, 1 something failed, 130 interrupted.
+        Exit status: 0 all well, 1 something failed, 2 wrong usage, 130
+        interrupted.
 
     Raises
     ------
@@ -82,6 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2
         _log_to_stderr()
         return args.run(args)
+    except UsageError as error:
+        _fail(str(error))
+        return 2
     except MalaError as error:
         return _fail(str(error))
     except BrokenPipeError:

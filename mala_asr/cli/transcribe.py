@@ -2,31 +2,45 @@
 
 Prints the text of one file, or a line 'FILE<tab>text' for each of several,
 in the order given; a tab, line break or backslash in FILE becomes \\t, \\n,
-\\r or \\\\ there. Any format that libsndfile reads, at any sample rate:
-wav, flac, mp3, ogg, aiff ...
+\\r or \\\\ there. With -o, writes a file for each recording and format.
 
   mala-asr transcribe --model MODEL recording.wav
   mala-asr transcribe --model MODEL *.flac > transcripts.tsv
+  mala-asr transcribe --model MODEL -f srt -f json -o subtitles *.flac
 
-A file that cannot be read is reported and the others go on; the exit status
-is then 1. The model is made by 'mala-asr demo' or 'mala-asr export'.
+Any format that libsndfile reads, at any sample rate: wav, flac, mp3, ogg,
+opus, aiff ... A file that cannot be read is reported and the others go on; the
+exit status is then 1. The model is made by 'mala-asr demo' or 'mala-asr
+export'.
 """
+
+from __future__ import annotations
 
 import argparse
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from mala_asr.cli.arguments import positive
 from mala_asr.cli.decoding import add_decoding_arguments, decoding_changes
+from mala_asr.errors import MalaError, UsageError
+from mala_asr.inference.cues import LINE_COUNT, LINE_WIDTH
+from mala_asr.inference.outputs import OutputFolder
+from mala_asr.inference.transcript import Recording, Transcript
+from mala_asr.inference.writers import FORMATS, Style
 
 if TYPE_CHECKING:
-    from mala_asr.data.audio import AudioError
+    from mala_asr.inference.transcriber import Transcriber
 
 # So that a line of output is one file, whatever its name.
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
-HELP = "print what is said in audio files"
+# Formats that an option changes.
+_WORD_TIMED = ("json", "vtt", "tsv")
+_LINED = ("srt", "vtt")
+
+HELP = "print what is said in audio files, or write subtitles"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,24 +60,93 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="model folder made by 'mala-asr export'",
     )
-    parser.add_argument(
+    _add_output(parser)
+    _add_running(parser)
+    add_decoding_arguments(parser)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "-f",
+        "--output-format",
+        choices=tuple(FORMATS),
+        action="append",
+        help="can be given several times with -o (default: txt); srt, vtt, "
+        "tsv and textgrid hold one recording each and need -o for more",
+    )
+    output.add_argument(
+        "-o",
+        "--output-dir",
+        metavar="DIR",
+        help="write a file for each recording and format below this folder",
+    )
+    existing = output.add_mutually_exclusive_group()
+    existing.add_argument(
+        "--skip-existing",
+        action="store_const",
+        const="skip",
+        dest="existing",
+        help="with -o: keep the files that are there, and transcribe what "
+        "lacks some; so an interrupted run goes on",
+    )
+    existing.add_argument(
+        "--overwrite",
+        action="store_const",
+        const="overwrite",
+        dest="existing",
+        help="with -o: replace the files that are there",
+    )
+    output.add_argument(
+        "--word-timestamps",
+        action="store_true",
+        help="times of the words too: listed in json, marked in vtt, a line "
+        "for each in tsv (ctm and textgrid always have them)",
+    )
+    output.add_argument(
+        "--max-line-width",
+        type=positive,
+        metavar="N",
+        help=f"characters in a line of srt and vtt (default: {LINE_WIDTH})",
+    )
+    output.add_argument(
+        "--max-line-count",
+        type=positive,
+        metavar="N",
+        help=f"lines of a subtitle of srt and vtt (default: {LINE_COUNT})",
+    )
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    running = parser.add_argument_group("running")
+    running.add_argument(
         "--batch-size",
         type=positive,
         default=8,
         metavar="N",
-        help="files decoded together; changes the speed, not the text "
+        help="recordings decoded together; changes the speed, not the text "
         "(default: 8)",
     )
-    parser.add_argument(
+    running.add_argument(
         "--device",
         default="auto",
         help="auto, cpu, cuda or cuda:N (default: auto, a GPU if there is one)",
     )
-    add_decoding_arguments(parser)
+    running.add_argument(
+        "--threads",
+        type=positive,
+        metavar="N",
+        help="CPU threads to compute with (default: torch's choice)",
+    )
+    running.add_argument(
+        "--no-progress",
+        action="store_true",
+        help="no progress bar on a terminal",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the transcripts on stdout.
+    """Print the transcripts, or write them into a folder.
 
     Arguments
     ---------
@@ -73,44 +156,160 @@ def run(args: argparse.Namespace) -> int:
     Returns
     -------
     int
-        0, or 1 if a file could not be read.
+        0, or 1 if a recording could not be transcribed.
     """
+    formats, style = _formats_and_style(args)
+    failures = _Failures()
+    recordings = [Recording.of(path) for path in args.audio]
+    output = _output(args, formats, style, len(recordings))
+    waiting = output.to_do(recordings)
+    if len(waiting) < len(recordings):
+        done = len(recordings) - len(waiting)
+        _say(f"{done} of {len(recordings)} recordings are there already")
+    if waiting:
+        _transcribe(args, formats, output, waiting, failures)
+    failures.summarize(len(recordings))
+    return 1 if failures.labels else 0
+
+
+def _transcribe(
+    args: argparse.Namespace,
+    formats: Sequence[str],
+    output: _Output,
+    recordings: Sequence[Recording],
+    failures: _Failures,
+) -> None:
+    from tqdm import tqdm
+
+    transcriber = _transcriber(args, formats)
+    start = time.perf_counter()
+    seconds = 0.0
+    bar = tqdm(
+        total=len(recordings),
+        unit="file",
+        disable=_no_progress(args),
+    )
+    with bar:
+        # In a folder the order does not matter, and what is written early
+        # is not lost if the run is interrupted.
+        for transcript in transcriber.transcribe(
+            recordings, failures.add, in_order=args.output_dir is None
+        ):
+            seconds += transcript.duration
+            output.write(transcript)
+            bar.update()
+    _say_speed(seconds, time.perf_counter() - start)
+
+
+def _transcriber(
+    args: argparse.Namespace, formats: Sequence[str]
+) -> Transcriber:
+    import torch
+
     from mala_asr.inference.transcriber import Transcriber
 
-    failed: list[str] = []
-
-    def report(path: str, error: "AudioError") -> None:
-        failed.append(path.translate(_ESCAPES))
-        line = str(error).translate(_ESCAPES)
-        print(f"mala-asr: error: {line}", file=sys.stderr)
-
-    transcriber = Transcriber(
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    return Transcriber(
         args.model,
         device=args.device,
         decoding=decoding_changes(args),
         batch_size=args.batch_size,
+        word_times=any(FORMATS[name].timed for name in formats),
     )
-    start = time.perf_counter()
-    seconds = 0.0
-    for transcript in transcriber.transcribe(args.audio, report):
-        seconds += transcript.duration
-        name = transcript.path.translate(_ESCAPES)
-        label = f"{name}\t" if len(args.audio) > 1 else ""
-        print(f"{label}{transcript.text}", flush=True)
-    _say_speed(seconds, time.perf_counter() - start)
-    if failed and len(args.audio) > 1:
-        print(
-            f"mala-asr: {len(failed)} of {len(args.audio)} files failed: "
-            + ", ".join(failed),
-            file=sys.stderr,
+
+
+class _Failures:
+    """What could not be transcribed, a line each and a line at the end."""
+
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+
+    def add(self, recording: Recording, error: MalaError) -> None:
+        self.labels.append(recording.label.translate(_ESCAPES))
+        _say(f"error: {str(error).translate(_ESCAPES)}")
+
+    def summarize(self, total: int) -> None:
+        if self.labels and total > 1:
+            names = ", ".join(self.labels)
+            _say(f"{len(self.labels)} of {total} files failed: {names}")
+
+
+class _Stdout:
+    """Prints transcripts as they come."""
+
+    def __init__(self, name: str, style: Style, several: bool) -> None:
+        self._render = FORMATS[name].render
+        self._style = style
+        self._labeled = several and name == "txt"
+
+    def to_do(self, recordings: Sequence[Recording]) -> Sequence[Recording]:
+        return recordings
+
+    def write(self, transcript: Transcript) -> None:
+        label = ""
+        if self._labeled:
+            label = f"{transcript.recording.label.translate(_ESCAPES)}\t"
+        text = self._render(transcript, self._style)
+        print(label + text, end="", flush=True)
+
+
+_Output = OutputFolder | _Stdout
+
+
+def _formats_and_style(args: argparse.Namespace) -> tuple[list[str], Style]:
+    """What is written, after refusing options that would change nothing."""
+    formats = list(dict.fromkeys(args.output_format or ["txt"]))
+    if args.output_dir is None and args.existing is not None:
+        raise UsageError("--skip-existing and --overwrite need -o DIR")
+    if args.output_dir is None and len(formats) > 1:
+        raise UsageError("several formats need -o DIR to write into")
+    for option, value, affected in (
+        ("--word-timestamps", args.word_timestamps, _WORD_TIMED),
+        ("--max-line-width", args.max_line_width, _LINED),
+        ("--max-line-count", args.max_line_count, _LINED),
+    ):
+        if value and not set(formats) & set(affected):
+            raise UsageError(
+                f"{option} changes nothing in {', '.join(formats)}; leave it "
+                f"out, or choose -f {' or '.join(affected)}"
+            )
+    given: dict[str, Any] = {
+        "word_times": args.word_timestamps,
+        "line_width": args.max_line_width,
+        "line_count": args.max_line_count,
+    }
+    style = Style(**{k: v for k, v in given.items() if v is not None})
+    return formats, style
+
+
+def _output(
+    args: argparse.Namespace, formats: list[str], style: Style, count: int
+) -> _Output:
+    if args.output_dir is not None:
+        existing = args.existing or "refuse"
+        return OutputFolder(args.output_dir, formats, style, existing)
+    (name,) = formats
+    if count > 1 and not FORMATS[name].joins:
+        raise UsageError(
+            f"{name} holds one recording; give -o DIR to write {count} of them"
         )
-    return 1 if failed else 0
+    return _Stdout(name, style, count > 1)
+
+
+def _no_progress(args: argparse.Namespace) -> bool:
+    # Not amid the transcripts.
+    mixed = args.output_dir is None and sys.stdout.isatty()
+    return args.no_progress or mixed or not sys.stderr.isatty()
 
 
 def _say_speed(seconds: float, elapsed: float) -> None:
     if seconds:
-        print(
-            f"mala-asr: {seconds:.1f} s of audio in {elapsed:.1f} s, "
-            f"{seconds / elapsed:.1f} x real time",
-            file=sys.stderr,
+        _say(
+            f"{seconds:.1f} s of audio in {elapsed:.1f} s, "
+            f"RTF {elapsed / seconds:.4f} ({seconds / elapsed:.1f} x real time)"
         )
+
+
+def _say(line: str) -> None:
+    print(f"mala-asr: {line}", file=sys.stderr)

@@ -41,6 +41,9 @@ _MOST_PHASES = 1 << 21
 _FILTER_ZEROS, _ROLLOFF = 6, 0.99  # torchaudio's
 _RESAMPLE_BLOCK = 1 << 14
 
+# Frames that are read at once.
+_READ_BLOCK = 1 << 20
+
 # A streamed FLAC does not know its length; libsndfile then says 2^63 - 1, and
 # cannot seek in it.
 _UNKNOWN_FRAMES = 1 << 62
@@ -114,6 +117,7 @@ def read_audio(
     start: float | None = None,
     stop: float | None = None,
     sample_rate: int = SAMPLE_RATE,
+    channel: int | None = None,
 ) -> torch.Tensor:
     """Read a file, or a part of it, as one channel at one sample rate.
 
@@ -126,8 +130,11 @@ def read_audio(
     stop : float, optional
         Where to stop; the file's end if it comes first.
     sample_rate : int
-        The rate wanted, in Hz. Other rates are resampled, and channels are
-        averaged; the log says so once for each kind.
+        The rate wanted, in Hz. Other rates are resampled; the log says so
+        once for each kind.
+    channel : int, optional
+        The channel wanted, the first is 1. All are averaged if None, and the
+        log says so.
 
     Returns
     -------
@@ -137,8 +144,8 @@ def read_audio(
     Raises
     ------
     AudioError
-        If the file or the part cannot be read, is empty, cut short, or
-        holds samples that are not finite.
+        If the file, the part or the channel cannot be read, is empty, cut
+        short, or holds samples that are not finite.
 
     Example
     -------
@@ -151,15 +158,17 @@ def read_audio(
 
     with _open(path) as file:
         info = _info(path, file)
-        samples = torch.from_numpy(_read(path, file, info, start, stop))
-    if not torch.isfinite(samples).all():
+        _check_channel(path, info, channel)
+        samples = _read(path, file, info, start, stop, channel)
+    mono = torch.from_numpy(samples)
+    if not torch.isfinite(mono).all():
         raise AudioError(
             f"{path} holds samples that are not finite numbers; "
             f"{_convert_hint(path)}"
         )
-    if info.channels > 1 or info.sample_rate != sample_rate:
-        _say_conversion(info.sample_rate, info.channels, sample_rate)
-    mono = samples.mean(dim=1)
+    averaged = info.channels if channel is None else 1
+    if averaged > 1 or info.sample_rate != sample_rate:
+        _say_conversion(info.sample_rate, averaged, sample_rate)
     if info.sample_rate != sample_rate:
         mono = _resample(mono, info.sample_rate, sample_rate)
     return mono
@@ -282,7 +291,9 @@ def _read(
     info: AudioInfo,
     start: float | None,
     stop: float | None,
+    channel: int | None,
 ) -> numpy.ndarray:
+    """The samples of one channel, or the mean of all, (samples,)."""
     first = round((start or 0.0) * info.sample_rate)
     last = info.frames
     if stop is not None:
@@ -295,13 +306,43 @@ def _read(
         )
     try:
         file.seek(first)
-        samples = file.read(last - first, dtype="float32", always_2d=True)
+        samples = _one_channel(file, last - first, channel)
     except soundfile.SoundFileError as error:
         raise AudioError(f"{path} is damaged ({error}); replace it") from error
     if len(samples) < last - first:
         end = (first + len(samples)) / info.sample_rate
         raise _cut_short(path, f"ends at {end:g} s of {info.duration:g} s")
     return samples
+
+
+def _one_channel(
+    file: soundfile.SoundFile, count: int, channel: int | None
+) -> numpy.ndarray:
+    """Read by blocks: a header may state more than there is memory for."""
+    import numpy
+
+    blocks = [numpy.zeros(0, numpy.float32)]
+    while count > 0:
+        block = file.read(
+            min(count, _READ_BLOCK), dtype="float32", always_2d=True
+        )
+        if not len(block):
+            break
+        count -= len(block)
+        blocks.append(
+            block.mean(axis=1) if channel is None else block[:, channel - 1]
+        )
+    return numpy.concatenate(blocks)
+
+
+def _check_channel(
+    path: str | os.PathLike[str], info: AudioInfo, channel: int | None
+) -> None:
+    if channel is not None and not 1 <= channel <= info.channels:
+        raise AudioError(
+            f"{path} has no channel {channel}: it has {info.channels}; choose "
+            "one of them, or mix"
+        )
 
 
 def _without_length(path: str | os.PathLike[str]) -> AudioError:

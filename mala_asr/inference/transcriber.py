@@ -1,18 +1,19 @@
-"""Audio files in, text out, with a model folder."""
+"""Audio files in, transcripts out, with a model folder."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from mala_asr.data.audio import AudioError, audio_info, read_audio
 from mala_asr.data.batching import length_batches
-from mala_asr.decoding.hypothesis import Hypothesis
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.devices import find_device
 from mala_asr.inference.model_folder import load_model_folder
+from mala_asr.inference.transcript import Recording, Segment, Transcript
 
 # Long recordings are not put together into one batch beyond this, so that
 # the memory of a batch does not depend on how many files there are.
@@ -22,35 +23,14 @@ MAX_BATCH_SECONDS = 300.0
 # enough to waste little on padding, and results still come as they are ready.
 WINDOW = 32
 
-OnError = Callable[[str, AudioError], None]
+OnError = Callable[[Recording, AudioError], None]
+Audio = str | os.PathLike[str] | Recording
 
 
 @dataclass(frozen=True)
-class Transcript:
-    """The text of one recording.
-
-    Arguments
-    ---------
-    path : str
-        The file, as it was given.
-    text : str
-        What was said; empty where nothing was heard.
-    duration : float
-        Length of the recording in seconds.
-    hypothesis : Hypothesis
-        What the decoder returned.
-    """
-
-    path: str
-    text: str
-    duration: float
-    hypothesis: Hypothesis
-
-
-@dataclass(frozen=True)
-class _Recording:
+class _Measured:
     position: int
-    path: str
+    recording: Recording
     duration: float
 
 
@@ -104,85 +84,101 @@ class Transcriber:
 
     def transcribe(
         self,
-        paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+        audio: Iterable[Audio] | Audio,
         on_error: OnError | None = None,
+        in_order: bool = True,
     ) -> Iterator[Transcript]:
         """Transcribe files, in the order in which they are given.
 
         Arguments
         ---------
-        paths : Iterable[str or os.PathLike] or str or os.PathLike
-            Audio files, or one, of any rate and number of channels.
-        on_error : Callable[[str, AudioError], None], optional
-            Called with a file that cannot be read and the reason; the others
-            go on. Without it the error is raised.
+        audio : Iterable[str or os.PathLike or Recording] or one of these
+            Audio files, or parts or channels of them, of any rate and
+            number of channels.
+        on_error : Callable[[Recording, AudioError], None], optional
+            Called with a recording that cannot be read and the reason; the
+            others go on. Without it the error is raised.
+        in_order : bool
+            Whether to keep the order. Without it, transcripts come as soon
+            as they are there.
 
         Yields
         ------
         Transcript
-            One for each file that could be read.
+            One for each recording that could be read.
 
         Raises
         ------
         AudioError
             For a file that cannot be read, unless `on_error` is given.
         """
+        if isinstance(audio, str | os.PathLike | Recording):
+            audio = [audio]
+        recordings = map(Recording.of, audio)
+        while window := list(islice(recordings, WINDOW * self.batch_size)):
+            results = self._window(_measure(window, on_error), on_error)
+            if in_order:
+                results = iter(sorted(results, key=itemgetter(0)))
+            yield from (transcript for _, transcript in results)
 
-        if isinstance(paths, str | os.PathLike):
-            paths = [paths]
-        names = (os.fspath(path) for path in paths)
-        while window := list(islice(names, WINDOW * self.batch_size)):
-            readable = _measure(window, on_error)
-            results: dict[int, Transcript] = {}
-            batches = length_batches(
-                [recording.duration for recording in readable],
-                MAX_BATCH_SECONDS,
-                self.batch_size,
-            )
-            for batch in batches:
-                chosen = [readable[index] for index in batch]
-                results |= self._decode(chosen, on_error)
-            yield from (results[position] for position in sorted(results))
+    def _window(
+        self, measured: Sequence[_Measured], on_error: OnError | None
+    ) -> Iterator[tuple[int, Transcript]]:
+        """Transcripts with their positions, the shortest first."""
+        batches = length_batches(
+            [one.duration for one in measured],
+            MAX_BATCH_SECONDS,
+            self.batch_size,
+        )
+        for batch in batches:
+            chosen = [measured[index] for index in batch]
+            yield from self._decode(chosen, on_error)
 
     def _decode(
-        self, batch: Sequence[_Recording], on_error: OnError | None
-    ) -> dict[int, Transcript]:
+        self, batch: Sequence[_Measured], on_error: OnError | None
+    ) -> Iterator[tuple[int, Transcript]]:
         heard, waves = [], []
-        for recording in batch:
-            with _reporting(recording.path, on_error):
+        for one in batch:
+            with _reporting(one.recording, on_error):
                 waves.append(
-                    read_audio(recording.path, sample_rate=self.sample_rate)
+                    read_audio(
+                        one.recording.path,
+                        one.recording.start,
+                        one.recording.stop,
+                        self.sample_rate,
+                        one.recording.channel,
+                    )
                 )
-                heard.append(recording)
-        return {
-            recording.position: Transcript(
-                recording.path,
-                hypothesis.text,
-                recording.duration,
-                hypothesis,
-            )
-            for recording, hypothesis in zip(
-                heard, self.recognizer.waves(waves), strict=True
-            )
-        }
+                heard.append(one)
+        for one, hypothesis in zip(
+            heard, self.recognizer.waves(waves), strict=True
+        ):
+            whole = Segment(0.0, one.duration, hypothesis)
+            transcript = Transcript(one.recording, one.duration, [whole])
+            yield one.position, transcript
 
 
 @contextmanager
-def _reporting(path: str, on_error: OnError | None) -> Iterator[None]:
+def _reporting(
+    recording: Recording, on_error: OnError | None
+) -> Iterator[None]:
     try:
         yield
     except AudioError as error:
         if on_error is None:
             raise
-        on_error(path, error)
+        on_error(recording, error)
 
 
 def _measure(
-    paths: Sequence[str], on_error: OnError | None
-) -> list[_Recording]:
-    recordings = []
-    for position, path in enumerate(paths):
-        with _reporting(path, on_error):
-            duration = audio_info(path).duration
-            recordings.append(_Recording(position, path, duration))
-    return recordings
+    recordings: Sequence[Recording], on_error: OnError | None
+) -> list[_Measured]:
+    measured = []
+    for position, recording in enumerate(recordings):
+        with _reporting(recording, on_error):
+            duration = audio_info(recording.path).duration
+            if recording.stop is not None:
+                duration = min(duration, recording.stop)
+            duration -= recording.start or 0.0
+            measured.append(_Measured(position, recording, duration))
+    return measured

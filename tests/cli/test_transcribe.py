@@ -1,5 +1,7 @@
 """`mala-asr transcribe` and `mala-asr export`, as a user calls them."""
 
+import io
+import re
 import shutil
 import subprocess
 import sys
@@ -7,8 +9,11 @@ from pathlib import Path
 
 import pytest
 import soundfile
+import torch
 
 from mala_asr.cli.main import main
+from mala_asr.inference.writers import FORMATS
+from mala_asr.scoring.formats import read_transcripts
 from tests.tones import tones
 
 
@@ -94,6 +99,210 @@ def test_conversion_is_said(
     out, err = capsys.readouterr()
     assert out == "BA\n"
     assert "31250 Hz resampled to 16000 Hz" in err
+
+
+@pytest.mark.parametrize("name", ["json", "trn", "ctm"])
+def test_formats_that_join_on_stdout(
+    tone_folder: Path,
+    recordings: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    assert transcribe(tone_folder, "-f", name, *recordings) == 0
+    path = tmp_path / f"hyp.{name}"
+    path.write_text(capsys.readouterr().out)
+    found = read_transcripts(path, hypothesis=True).texts
+    assert found == {"AB-CD": "AB CD", "D": "D", "CAB": "CAB"}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_one_recording_in_every_format(
+    tone_folder: Path,
+    recordings: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    assert transcribe(tone_folder, "-f", name, recordings[2]) == 0
+    out = capsys.readouterr().out
+    assert "CAB" in out
+    argv = ["-f", name, "-o", str(tmp_path / "out"), recordings[2]]
+    assert transcribe(tone_folder, *argv) == 0
+    (path,) = (tmp_path / "out").iterdir()
+    assert path.name.lower() == f"cab.{name}"
+    assert path.read_text() == out
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "argv, changed",
+    [
+        (["-f", "json", "--word-timestamps"], '"words"'),
+        (["-f", "vtt", "--word-timestamps"], "<00:00:00."),
+        (["-f", "tsv", "--word-timestamps"], "\tCD\n"),
+        (["-f", "srt", "--max-line-width", "2"], "AB\nCD\n"),
+        (["-f", "vtt", "--max-line-width", "2"], "AB\nCD\n"),
+    ],
+)
+def test_a_style_changes_the_text(
+    tone_folder: Path,
+    recordings: list[str],
+    capsys: pytest.CaptureFixture[str],
+    argv: list[str],
+    changed: str,
+) -> None:
+    assert transcribe(tone_folder, *argv, recordings[0]) == 0
+    assert changed in capsys.readouterr().out
+    assert transcribe(tone_folder, *argv[:2], recordings[0]) == 0
+    assert changed not in capsys.readouterr().out
+
+
+def test_a_subtitle_of_one_line(
+    tone_folder: Path,
+    recordings: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    argv = ["-f", "srt", "--max-line-width", "2", recordings[0]]
+    assert transcribe(tone_folder, *argv) == 0
+    assert capsys.readouterr().out.count("-->") == 1
+    assert transcribe(tone_folder, *argv, "--max-line-count", "1") == 0
+    assert capsys.readouterr().out.count("-->") == 2
+
+
+@pytest.mark.parametrize(
+    "argv, said",
+    [
+        (["-f", "srt"], "give -o DIR to write 3"),
+        (["-f", "txt", "-f", "json"], "several formats need -o DIR"),
+        (["--skip-existing"], "need -o DIR"),
+        (["--overwrite"], "need -o DIR"),
+        (["--word-timestamps"], "changes nothing in txt"),
+        (["--max-line-width", "9"], "changes nothing in txt"),
+        (["-f", "tsv", "--max-line-count", "9"], "changes nothing in tsv"),
+    ],
+)
+def test_options_that_would_be_ignored(
+    tone_folder: Path,
+    recordings: list[str],
+    capsys: pytest.CaptureFixture[str],
+    argv: list[str],
+    said: str,
+) -> None:
+    assert transcribe(tone_folder, *argv, *recordings) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
+
+
+def test_a_second_run_continues_the_first(
+    tone_folder: Path,
+    recordings: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "out"
+    argv = ["-o", str(folder), "-f", "txt", "-f", "srt"]
+    assert transcribe(tone_folder, *argv, recordings[0]) == 0
+    kept = folder / "AB-CD.txt"
+    kept.write_text("edited by hand")
+    assert transcribe(tone_folder, *argv, *recordings) == 1
+    assert "AB-CD.txt is there already; choose" in capsys.readouterr().err
+    assert len(list(folder.iterdir())) == 2
+    assert transcribe(tone_folder, *argv, *recordings, "--skip-existing") == 0
+    assert "1 of 3 recordings are there" in capsys.readouterr().err
+    assert len(list(folder.iterdir())) == 6
+    assert kept.read_text() == "edited by hand"
+    # Nothing is left to do: not even the model is loaded.
+    nowhere = tmp_path / "nowhere"
+    assert transcribe(nowhere, *argv, *recordings, "--skip-existing") == 0
+    assert transcribe(tone_folder, *argv, *recordings, "--overwrite") == 0
+    assert kept.read_text() == "AB CD\n"
+
+
+def test_what_an_interrupted_run_has_done_is_kept(
+    tone_folder: Path,
+    recordings: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from mala_asr.inference import transcriber
+
+    argv = ["-o", str(tmp_path / "out"), "--batch-size", "1", *recordings]
+    read = transcriber.read_audio
+    heard: list[str] = []
+
+    def interrupted(path: str, *rest: object) -> object:
+        if len(heard) == 2:
+            raise KeyboardInterrupt
+        heard.append(path)
+        return read(path, *rest)
+
+    monkeypatch.setattr(transcriber, "read_audio", interrupted)
+    assert transcribe(tone_folder, *argv) == 130
+    assert len(list((tmp_path / "out").iterdir())) == 2
+
+    again: list[str] = []
+
+    def counted(path: str, *rest: object) -> object:
+        again.append(path)
+        return read(path, *rest)
+
+    monkeypatch.setattr(transcriber, "read_audio", counted)
+    assert transcribe(tone_folder, *argv, "--skip-existing") == 0
+    assert sorted(heard + again) == sorted(recordings)
+    assert len(list((tmp_path / "out").iterdir())) == 3
+
+
+def test_threads(tone_folder: Path, recordings: list[str]) -> None:
+    before = torch.get_num_threads()
+    try:
+        for count in (2, 1):
+            argv = ["--threads", str(count), recordings[1]]
+            assert transcribe(tone_folder, *argv) == 0
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(before)
+
+
+class Terminal(io.StringIO):
+    """A stream that takes itself for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "argv, shown", [([], True), (["--no-progress"], False)]
+)
+def test_progress(
+    tone_folder: Path,
+    recordings: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    argv: list[str],
+    shown: bool,
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    assert transcribe(tone_folder, *argv, *recordings) == 0
+    assert ("3/3" in terminal.getvalue()) == shown
+
+
+def test_speed(
+    tone_folder: Path,
+    recordings: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert transcribe(tone_folder, recordings[0]) == 0
+    found = re.search(
+        r"mala-asr: (\S+) s of audio in (\S+) s, RTF (\S+) \((\S+) x real",
+        capsys.readouterr().err,
+    )
+    seconds, _, factor, speed = map(float, found.groups())
+    assert seconds == pytest.approx(
+        soundfile.info(recordings[0]).duration, abs=0.05
+    )
+    assert factor * speed == pytest.approx(1.0, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ from mala_asr.inference.model_folder import (
     ModelFolderError,
     save_model_folder,
 )
-from mala_asr.inference.transcriber import (
-    Transcriber,
-)
+from mala_asr.inference.transcriber import Transcriber
+from mala_asr.inference.transcript import Recording
 from mala_asr.training.evaluate import evaluate_set
 from tests.decoders import EVERY_DECODER
 from tests.tones import ToneModel, texts, tones
@@ -49,7 +48,9 @@ def test_the_words_in_the_order_given(
     assert [transcript.path for transcript in found] == paths
     for transcript in found:
         assert transcript.duration == soundfile.info(transcript.path).duration
-        assert transcript.hypothesis.text == transcript.text
+        (segment,) = transcript.segments
+        assert segment.end == transcript.duration
+        assert segment.hypothesis.text == transcript.text
 
 
 @pytest.mark.parametrize("decoder", EVERY_DECODER)
@@ -116,10 +117,10 @@ def test_a_bad_file_does_not_stop_the_others(
     paths = [text, good[0], cut, empty, good[1], missing, nan, good[2]]
     bad: list[str] = []
 
-    def report(path: str, error: AudioError) -> None:
-        assert path in str(error)
+    def report(recording: Recording, error: AudioError) -> None:
+        assert recording.path in str(error)
         assert "\n" not in str(error)
-        bad.append(path)
+        bad.append(recording.path)
 
     found = list(transcriber.transcribe(paths, report))
     assert [t.text for t in found] == ["AB", "CD A", "B"]
@@ -191,7 +192,7 @@ def test_the_decoder_can_be_chosen(tone_folder: Path, tmp_path: Path) -> None:
         decoding = {"decoder": decoder, "beam_size": beam_size}
         reader = Transcriber(tone_folder, "cpu", decoding)
         (found,) = reader.transcribe(path)
-        scores[decoder, beam_size] = found.hypothesis.score
+        scores[decoder, beam_size] = found.segments[0].hypothesis.score
         if decoder != "joint":
             assert found.text == "AB C"
     assert scores[None, None] == scores["ctc_greedy", None]
