@@ -28,6 +28,7 @@ COMMANDS = (
     "tune-decoder",
     "transcribe",
     "score",
+    "inspect",
 )
 
 DESCRIPTION = """\

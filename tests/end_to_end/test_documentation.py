@@ -12,7 +12,7 @@ from mala_asr.cli.main import COMMANDS, main, module_of
 from mala_asr.training.compare.command import build_parser as comparison_parser
 from mala_asr.training.compare.plan import read_plan
 
-DOCUMENTS = ("README.md", "recipes/LibriSpeech/README.md")
+DOCUMENTS = ("README.md", "recipes/LibriSpeech/README.md", "docs/claims.md")
 
 # Of SpeechBrain's Brain; other options of a training run are its YAML's keys.
 RUN_OPTIONS = {"--debug", "--device", "--precision", "--tensorboard"}
