@@ -173,7 +173,7 @@ def measure(
     sides: Sequence[HostSide | OurSide],
     model: MalaASR,
     waves: Sequence[Tensor],
-) -> list[list[Found]]:
+) -> Iterator[list[Found]]:
     """Let the sides search the same utterances, in turns.
 
     Arguments
@@ -185,23 +185,20 @@ def measure(
     waves : sequence of Tensor
         Mono samples at the model's rate, (samples,) each.
 
-    Returns
-    -------
-    list of lists of Found
-        For each side, one per utterance.
+    Yields
+    ------
+    list of Found
+        What each side found, utterance by utterance.
     """
-    results: list[list[Found]] = [[] for _ in sides]
     # The first search pays for memory that later ones find.
     warm_up = [waves[0][: model.sample_rate]]
     for number, wave in enumerate(tqdm([*warm_up, *waves], unit="utterance")):
         with torch.no_grad():
             feats = model.features(wave[None], torch.tensor([len(wave)]))
             enc, lengths = model.encode(*feats)
-        for side, result in zip(sides, results, strict=True):
-            found = side.search(enc, lengths)
-            if number >= len(warm_up):
-                result.append(found)
-    return results
+        found = [side.search(enc, lengths) for side in sides]
+        if number >= len(warm_up):
+            yield found
 
 
 def report(host: Sequence[Found], ours: Sequence[Found]) -> str:
@@ -430,7 +427,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0, or 1 after an expected error.
+        0, 1 after an expected error, or 130 when it was interrupted; the
+        tables are then of what had been searched.
     """
     args = _parser().parse_args(argv)
     torch.set_num_threads(args.threads)
@@ -454,10 +452,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MalaError as error:
         print(f"decoding benchmark: error: {error}", file=sys.stderr)
         return 1
-    results = measure([HostSide(model, args), ours], model, waves)
-    print(f"{source}\n{_settings(args, model, waves)}\n")
-    print(report(*results))
-    return 0
+    results, status = [], 0
+    try:
+        for found in measure([HostSide(model, args), ours], model, waves):
+            results.append(found)
+    except KeyboardInterrupt:
+        status = 130
+    if results:
+        searched = waves[: len(results)]
+        print(f"{source}\n{_settings(args, model, searched)}\n")
+        print(report(*zip(*results, strict=True)))
+    return status
 
 
 def _settings(

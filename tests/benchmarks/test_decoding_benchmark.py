@@ -1,5 +1,6 @@
 """The decoding benchmark times both searches and compares what they find."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,20 @@ def test_without_a_model_an_untrained_one_listens_to_noise(
     out = capsys.readouterr().out
     assert out.startswith("untrained model of mini_librispeech_mala, noise")
     assert "| the same best hypothesis | 1 of 1 (100.0 %) |" in out
+
+
+def test_an_interruption_loses_nothing_that_was_searched(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(*_: object) -> Iterator[list[Found]]:
+        yield [Found([([4], -0.5)], 1.0, [1.0]), Found([], 0.5, [0.5])]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(decoding, "measure", measure)
+    monkeypatch.setattr(decoding, "report", lambda *sides: f"{len(sides[0])}")
+    assert decoding.main(["--seconds", "1"]) == 130
+    assert "; 1 utterances of 1.0" in (out := capsys.readouterr().out)
+    assert out.splitlines()[-1] == "1"
 
 
 def test_the_report_says_where_they_differ() -> None:
