@@ -14,16 +14,12 @@ machine slows all of them alike.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
 
 import torch
 from tqdm import tqdm
@@ -36,14 +32,10 @@ from mala_asr.benchmarks.batches import (
 )
 from mala_asr.benchmarks.sides import OURS, STOCK, shared_config
 from mala_asr.benchmarks.stopwatch import backward
+from mala_asr.benchmarks.workers import Worker
 from mala_asr.errors import MalaError
 
-# Set for a whole shell, these would speed up the stock recipe as well.
-_ALLOCATOR_VARIABLES = (
-    "MALLOC_MMAP_THRESHOLD_",
-    "MALLOC_TRIM_THRESHOLD_",
-    "GLIBC_TUNABLES",
-)
+_MODULE = "mala_asr.benchmarks.worker"
 
 
 @dataclass
@@ -81,76 +73,6 @@ class Measurement:
         return sum(self.audio) / sum(self.took)
 
 
-class Worker:
-    """A side at work in another process.
-
-    Arguments
-    ---------
-    name : str
-        Name of the side.
-    batches : Path
-        The file of batches.
-    log : file
-        Where what it prints goes.
-    """
-
-    def __init__(self, name: str, batches: Path, log: IO[str]) -> None:
-        environment = {
-            key: value
-            for key, value in os.environ.items()
-            if key not in _ALLOCATOR_VARIABLES
-        }
-        self.name = name
-        self._log = log
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "mala_asr.benchmarks.worker", name, batches],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env=environment,
-        )
-        self.parameters = int(self._read()["parameters"])
-
-    def request(self, line: str) -> dict[str, Any]:
-        """Ask for something and wait for it.
-
-        Arguments
-        ---------
-        line : str
-            See `mala_asr.benchmarks.worker`.
-
-        Returns
-        -------
-        dict
-            The answer.
-
-        Raises
-        ------
-        MalaError
-            If the worker has died, with the last line that it wrote.
-        """
-        assert self._process.stdin is not None
-        try:
-            print(line, file=self._process.stdin, flush=True)
-        except BrokenPipeError:
-            pass  # said better by what it wrote last
-        return self._read()
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
-
-    def _read(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            self._log.seek(0)
-            lines = self._log.read().strip().splitlines() or ["no message"]
-            raise MalaError(f"the side {self.name!r} failed: {lines[-1]}")
-        return json.loads(line)
-
-
 def measure(
     batches: Sequence[RawBatch], sides: Sequence[str], repeats: int
 ) -> list[Measurement]:
@@ -177,7 +99,7 @@ def measure(
         workers = []
         try:
             for name, log in zip(sides, logs, strict=True):
-                workers.append(Worker(name, path, log))
+                workers.append(Worker(name, [_MODULE, name, str(path)], log))
             return _take_turns(workers, batches, repeats)
         finally:
             for worker in workers:

@@ -12,18 +12,17 @@ The first line that the worker writes gives its number of parameters.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import sys
 import time
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 
 from mala_asr.benchmarks.batches import RawBatch
 from mala_asr.benchmarks.sides import Side, build_side
 from mala_asr.benchmarks.stopwatch import Stopwatch
+from mala_asr.benchmarks.workers import answer, reserve_stdout
 
 
 def main(argv: list[str]) -> int:
@@ -40,15 +39,15 @@ def main(argv: list[str]) -> int:
         0 when the input ends.
     """
     name, path = argv
-    answers = _reserve_stdout()
+    answers = reserve_stdout()
     batches = [RawBatch(*batch) for batch in torch.load(path)]
     torch.manual_seed(0)
     side = build_side(name, batches)
-    _answer(answers, {"parameters": side.parameters})
+    answer(answers, {"parameters": side.parameters})
     for request in sys.stdin:
         command, number = request.split()
         serve = _profile if command == "profile" else _step
-        _answer(answers, serve(side, int(number)))
+        answer(answers, serve(side, int(number)))
     return 0
 
 
@@ -67,17 +66,6 @@ def _profile(side: Side, number: int) -> dict[str, Any]:
     watch.start()
     side.step(number)
     return {"parts": watch.stop()}
-
-
-def _reserve_stdout() -> TextIO:
-    """Keep standard output for the answers; what else is printed goes aside."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return answers
-
-
-def _answer(stream: TextIO, answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), file=stream, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,36 @@
+"""What an attention layer costs, against the length of its input.
+
+Time and peak memory of forward, and of forward and backward, on one recording
+of 128 to 100,000 frames: MALA as it is and compiled, and SpeechBrain's
+RelPosMHAXL, RoPEMHA, HyperMixing and regularMHA, side by side in one run.
+
+  python -m mala_asr.benchmarks.attention --quick
+  python -m mala_asr.benchmarks.attention --plot attention.png
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from mala_asr.benchmarks import cost
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark and print its tables.
+
+    Arguments
+    ---------
+    argv : sequence of str, optional
+        Arguments of the command line.
+
+    Returns
+    -------
+    int
+        0, or 1 after an expected error, or 130 when interrupted.
+    """
+    return cost.main("attention", __doc__ or "", argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
