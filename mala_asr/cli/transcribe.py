@@ -1,23 +1,28 @@
-"""Transcribe audio files with a model folder.
+"""Transcribe audio with a model folder.
 
-Prints the text of one file, or a line 'FILE<tab>text' for each of several,
-in the order given; a tab, line break or backslash in FILE becomes \\t, \\n,
-\\r or \\\\ there. With -o, writes a file for each recording and format.
+AUDIO is a file, a folder that is searched to its depth, a quoted pattern
+such as '*/calls/*.wav', or - for the standard input. Prints the text of one
+recording, or a line 'FILE<tab>text' for each of several, in the order given;
+a tab, line break or backslash in FILE becomes \\t, \\n, \\r or \\\\ there. With
+-o, writes a file for each recording and format; below a folder or pattern the
+tree of the inputs is kept, and no two recordings share a file.
 
   mala-asr transcribe --model MODEL recording.wav
-  mala-asr transcribe --model MODEL *.flac > transcripts.tsv
-  mala-asr transcribe --model MODEL -f srt -f json -o subtitles *.flac
+  mala-asr transcribe --model MODEL recordings/ > transcripts.tsv
+  mala-asr transcribe --model MODEL -f srt -f json -o subtitles recordings/
+  ffmpeg -i talk.mp4 -f wav - | mala-asr transcribe --model MODEL -
 
 Any format that libsndfile reads, at any sample rate: wav, flac, mp3, ogg,
-opus, aiff ... A file that cannot be read is reported and the others go on; the
-exit status is then 1. The model is made by 'mala-asr demo' or 'mala-asr
-export'.
+opus, aiff ...; m4a, mp4, webm and others where ffmpeg is installed. What cannot
+be read is reported and the rest goes on; the exit status is then 1. The model
+is made by 'mala-asr demo' or 'mala-asr export'.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +31,15 @@ from mala_asr.cli.arguments import positive
 from mala_asr.cli.decoding import add_decoding_arguments, decoding_changes
 from mala_asr.errors import MalaError, UsageError
 from mala_asr.inference.cues import LINE_COUNT, LINE_WIDTH
+from mala_asr.inference.inputs import (
+    MIX,
+    SPLIT,
+    STDIN,
+    choose_channels,
+    find_recordings,
+)
+from mala_asr.inference.manifests import read_recordings
+from mala_asr.inference.names import distinct
 from mala_asr.inference.outputs import OutputFolder
 from mala_asr.inference.transcript import Recording, Transcript
 from mala_asr.inference.writers import FORMATS, Style
@@ -52,13 +66,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         The command's parser.
     """
     parser.add_argument(
-        "audio", metavar="FILE", nargs="+", help="audio files to transcribe"
+        "audio",
+        metavar="AUDIO",
+        nargs="*",
+        help="file, folder, quoted pattern, or - for the standard input",
     )
     parser.add_argument(
         "--model",
         required=True,
         metavar="MODEL",
         help="model folder made by 'mala-asr export'",
+    )
+    parser.add_argument(
+        "--manifest",
+        metavar="FILE",
+        help="CSV or JSON lines of recordings in place of AUDIO: path (wav, "
+        "audio_filepath ...) and perhaps id, start and stop, or offset and "
+        "duration, in seconds",
+    )
+    parser.add_argument(
+        "--channel",
+        type=_channel,
+        default=MIX,
+        metavar="mix|split|N",
+        help="average the channels, transcribe each, or only the Nth, from 1 "
+        "(default: mix)",
     )
     _add_output(parser)
     _add_running(parser)
@@ -160,16 +192,30 @@ def run(args: argparse.Namespace) -> int:
     """
     formats, style = _formats_and_style(args)
     failures = _Failures()
-    recordings = [Recording.of(path) for path in args.audio]
-    output = _output(args, formats, style, len(recordings))
-    waiting = output.to_do(recordings)
-    if len(waiting) < len(recordings):
-        done = len(recordings) - len(waiting)
-        _say(f"{done} of {len(recordings)} recordings are there already")
-    if waiting:
-        _transcribe(args, formats, output, waiting, failures)
-    failures.summarize(len(recordings))
+    with tempfile.TemporaryDirectory(prefix="mala-asr-") as spool:
+        recordings = _recordings(args, spool, failures)
+        total = len(recordings) + len(failures.labels)
+        output = _output(args, formats, style, total)
+        waiting = output.to_do(recordings)
+        if len(waiting) < len(recordings):
+            done = len(recordings) - len(waiting)
+            _say(f"{done} of {total} recordings are there already")
+        if waiting:
+            _transcribe(args, formats, output, waiting, failures)
+    failures.summarize(total)
     return 1 if failures.labels else 0
+
+
+def _recordings(
+    args: argparse.Namespace, spool: str, failures: _Failures
+) -> list[Recording]:
+    if bool(args.audio) == (args.manifest is not None):
+        raise UsageError("give either AUDIO or --manifest FILE")
+    if args.manifest is not None:
+        listed = read_recordings(args.manifest)
+        return choose_channels(listed, args.channel)
+    found = find_recordings(args.audio, spool, failures.add)
+    return distinct(choose_channels(found, args.channel))
 
 
 def _transcribe(
@@ -193,7 +239,7 @@ def _transcribe(
         # In a folder the order does not matter, and what is written early
         # is not lost if the run is interrupted.
         for transcript in transcriber.transcribe(
-            recordings, failures.add, in_order=args.output_dir is None
+            recordings, failures.of, in_order=args.output_dir is None
         ):
             seconds += transcript.duration
             output.write(transcript)
@@ -225,14 +271,21 @@ class _Failures:
     def __init__(self) -> None:
         self.labels: list[str] = []
 
-    def add(self, recording: Recording, error: MalaError) -> None:
-        self.labels.append(recording.label.translate(_ESCAPES))
+    def add(self, label: str, error: MalaError) -> None:
+        self.labels.append(label.translate(_ESCAPES))
         _say(f"error: {str(error).translate(_ESCAPES)}")
+
+    def of(self, recording: Recording, error: MalaError) -> None:
+        if recording.source == STDIN:
+            # It was kept in a file that nobody knows of.
+            text = str(error).replace(recording.path, "standard input")
+            error = MalaError(text)
+        self.add(recording.label, error)
 
     def summarize(self, total: int) -> None:
         if self.labels and total > 1:
             names = ", ".join(self.labels)
-            _say(f"{len(self.labels)} of {total} files failed: {names}")
+            _say(f"{len(self.labels)} of {total} inputs failed: {names}")
 
 
 class _Stdout:
@@ -295,6 +348,15 @@ def _output(
             f"{name} holds one recording; give -o DIR to write {count} of them"
         )
     return _Stdout(name, style, count > 1)
+
+
+def _channel(text: str) -> str:
+    if text in (MIX, SPLIT) or (text.isascii() and text.isdigit()):
+        if text.strip("0"):
+            return text
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is neither {MIX}, {SPLIT} nor a channel from 1 on"
+    )
 
 
 def _no_progress(args: argparse.Namespace) -> bool:

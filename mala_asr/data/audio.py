@@ -1,13 +1,16 @@
 """Audio files in, 16 kHz mono float32 out, or a line saying why not.
 
-libsndfile reads (WAV, FLAC, Ogg, MP3, AIFF ...). Another sample rate or more
-than one channel is converted, and the log says so once for each kind.
+libsndfile reads (WAV, FLAC, Ogg, MP3, AIFF ...), and ffmpeg, where it is
+installed, decodes what libsndfile does not (M4A, MP4, WebM ...). Another sample
+rate or more than one channel is converted, and the log says so once for each
+kind.
 
 A file whose end is missing is refused, as far as it can be known: WAV, AIFF
 and Ogg say so in their headers and pages, FLAC, and MP3 with the frame count
 that encoders put at its start, when their samples run out. A streamed WAV
 that states no length, an MP3 without that count and the rarer formats (AU,
-W64 ...) do not tell, and are read as far as they go.
+W64 ...) do not tell, and are read as far as they go. A file in which ffmpeg
+finds an error is refused.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ import logging
 import math
 import os
 import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import soundfile
 
+from mala_asr.data import ffmpeg
 from mala_asr.data.containers import ogg_has_end, sample_bytes
 from mala_asr.errors import MalaError
 
@@ -33,6 +40,10 @@ if TYPE_CHECKING:  # headers are read without waiting for torch
 logger = logging.getLogger(__name__)
 
 SAMPLE_RATE = 16000
+
+# No recording of speech has a rate outside of these, in Hz; a damaged header
+# may, and resampling would then take any memory.
+_RATES = range(1000, 1_000_001)
 
 # torchaudio tabulates its filter for every phase between two rates: 160 x 441
 # for 44100 Hz, but 16000 x 44101 for a rate that shares no divisor with
@@ -242,17 +253,45 @@ def _resample_directly(
     return torch.cat(blocks)
 
 
-def _open(path: str | os.PathLike[str]) -> soundfile.SoundFile:
+@contextmanager
+def _open(path: str | os.PathLike[str]) -> Iterator[soundfile.SoundFile]:
     if not os.path.exists(path):
         raise AudioError(f"no such audio file: {path}; check the path")
     if os.path.isdir(path):
         raise AudioError(f"{path} is a folder; name an audio file in it")
+    if not os.path.isfile(path):
+        raise AudioError(f"{path} is not a file; save the audio in one")
     if not os.access(path, os.R_OK):
         raise AudioError(f"no permission to read {path}; change its mode")
     if os.path.getsize(path) == 0:
         raise AudioError(f"{path} is an empty file; replace it")
+    kind = ffmpeg.container(path)
+    if kind is None:
+        with _sound_file(path, path) as file:
+            yield file
+        return
+    program = ffmpeg.find_ffmpeg()
+    if program is None:
+        raise AudioError(
+            f"{path} is {kind}, which takes ffmpeg; install ffmpeg, or "
+            f"{_convert_hint(path)}"
+        )
+    with tempfile.NamedTemporaryFile(suffix=".w64") as decoded:
+        problem = ffmpeg.decode(program, path, decoded.name)
+        if problem:
+            raise AudioError(
+                f"{path} cannot be decoded whole (ffmpeg: {problem}); replace "
+                f"it, or keep what is there: {_convert_command(path)}"
+            )
+        with _sound_file(path, decoded.name) as file:
+            yield file
+
+
+def _sound_file(
+    path: str | os.PathLike[str], decoded: str | os.PathLike[str]
+) -> soundfile.SoundFile:
     try:
-        return soundfile.SoundFile(path)
+        return soundfile.SoundFile(decoded)
     except UnicodeEncodeError as error:
         raise AudioError(
             f"{os.fspath(path)!r} has a name that is not UTF-8; rename it"
@@ -267,11 +306,16 @@ def _open(path: str | os.PathLike[str]) -> soundfile.SoundFile:
 def _info(path: str | os.PathLike[str], file: soundfile.SoundFile) -> AudioInfo:
     if file.frames >= _UNKNOWN_FRAMES:
         raise _without_length(path)
-    sizes = sample_bytes(path)
+    sizes = sample_bytes(file.name)
     if file.frames <= 0:
         if sizes is not None and sizes[1] > 0:
             raise _without_length(path)
         raise AudioError(f"{path} holds no samples; replace or remove it")
+    if file.samplerate not in _RATES:
+        raise AudioError(
+            f"{path} states a sample rate of {file.samplerate} Hz; "
+            f"{_convert_hint(path)}"
+        )
     info = AudioInfo(file.samplerate, file.channels, file.frames)
     if sizes is not None and sizes[0] > sizes[1]:
         stated, held = sizes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def write_manifest(
     a,1.5,a.flac,spk,HELLO
     """
     utterances = list(utterances)
-    _refuse_duplicates(path, (utterance.id for utterance in utterances))
+    refuse_duplicates(path, (utterance.id for utterance in utterances))
     spans = any(u.start is not None or u.stop is not None for u in utterances)
     with (
         replacing(path) as temporary,
@@ -144,7 +144,7 @@ def read_manifest(path: str | os.PathLike[str]) -> list[Utterance]:
             f"{path} is not a CSV in UTF-8 ({error}); "
             "write one with `mala-asr prepare`"
         ) from error
-    _refuse_duplicates(path, (utterance.id for utterance in utterances))
+    refuse_duplicates(path, (utterance.id for utterance in utterances))
     return utterances
 
 
@@ -169,7 +169,7 @@ def _utterance(
             f"{path}, line {line}: no value for {', '.join(short)}; "
             "give every column a value"
         )
-    duration = _seconds(path, line, "duration", row)
+    duration = seconds_of(path, line, "duration", row)
     if duration is None:
         raise ManifestError(
             f"{path}, line {line}: the duration is empty; give it in seconds"
@@ -180,17 +180,45 @@ def _utterance(
         wav=row["wav"] or "",
         spk_id=row["spk_id"] or "",
         wrd=row["wrd"] or "",
-        start=_seconds(path, line, "start", row),
-        stop=_seconds(path, line, "stop", row),
+        start=seconds_of(path, line, "start", row),
+        stop=seconds_of(path, line, "stop", row),
     )
 
 
-def _seconds(
+def seconds_of(
     path: str | os.PathLike[str],
     line: int,
     column: str,
-    row: dict[str, str | None],
+    row: Mapping[str, str | None],
 ) -> float | None:
+    """Read a field that holds seconds.
+
+    Arguments
+    ---------
+    path : str or os.PathLike
+        The manifest, for the message of an error.
+    line : int
+        The line of it.
+    column : str
+        The field's name.
+    row : Mapping[str, str or None]
+        The line's fields.
+
+    Returns
+    -------
+    float or None
+        The seconds; None where the field is missing or empty.
+
+    Raises
+    ------
+    ManifestError
+        If it is no number, or less than zero.
+
+    Example
+    -------
+    >>> seconds_of("dev.csv", 2, "start", {"start": "1.5"})
+    1.5
+    """
     text = row.get(column)
     if not text:
         return None
@@ -206,9 +234,21 @@ def _seconds(
     return value
 
 
-def _refuse_duplicates(
-    path: str | os.PathLike[str], ids: Iterable[str]
-) -> None:
+def refuse_duplicates(path: str | os.PathLike[str], ids: Iterable[str]) -> None:
+    """Refuse a manifest that gives two utterances one id.
+
+    Arguments
+    ---------
+    path : str or os.PathLike
+        The manifest, for the message of an error.
+    ids : iterable of str
+        The ids in it.
+
+    Raises
+    ------
+    ManifestError
+        If one comes twice.
+    """
     seen: set[str] = set()
     for name in ids:
         if name in seen:

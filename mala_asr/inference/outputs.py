@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mala_asr.data.files import replacing
 from mala_asr.errors import MalaError
+from mala_asr.inference.names import folded
 from mala_asr.inference.transcript import Recording, Transcript
 from mala_asr.inference.writers import FORMATS, Style
 
@@ -67,7 +68,7 @@ class OutputFolder:
         Arguments
         ---------
         recordings : Iterable[Recording]
-            All recordings; their ids differ.
+            All recordings.
 
         Returns
         -------
@@ -78,11 +79,19 @@ class OutputFolder:
         Raises
         ------
         OutputError
-            If there is a file that may not be overwritten, or a name leads
-            out of the folder.
+            If there is a file that may not be overwritten, a name leads out
+            of the folder, or two recordings would get into one file.
         """
         chosen = []
+        seen: dict[str, Recording] = {}
         for recording in recordings:
+            other = seen.setdefault(folded(recording.id), recording)
+            if other is not recording:
+                raise OutputError(
+                    f"{other.label} and {recording.label} would be written "
+                    "into one file; give them ids that differ, not in case "
+                    "alone"
+                )
             paths = self._paths(recording).values()
             there = [path for path in paths if path.exists()]
             if there and self.existing == "refuse":

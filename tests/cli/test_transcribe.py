@@ -1,6 +1,7 @@
 """`mala-asr transcribe` and `mala-asr export`, as a user calls them."""
 
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -70,7 +71,7 @@ def test_a_line_is_a_file_whatever_its_name(
         f"{tmp_path}/a\\tb\\nc\\rd\\\\e é.flac\tD\n{recordings[2]}\tCAB\n"
     )
     assert "no such audio file: " in err and "no\\nfile.wav; check" in err
-    assert r"1 of 3 files failed: " in err and err.count("\n") == 3
+    assert r"1 of 3 inputs failed: " in err and err.count("\n") == 3
 
 
 def test_a_bad_file_is_reported_and_the_rest_go_on(
@@ -86,7 +87,7 @@ def test_a_bad_file_is_reported_and_the_rest_go_on(
     out, err = capsys.readouterr()
     assert out == f"{recordings[1]}\tD\n{recordings[2]}\tCAB\n"
     assert f"mala-asr: error: {bad} is not audio" in err
-    assert f"1 of 3 files failed: {bad}" in err
+    assert f"1 of 3 inputs failed: {bad}" in err
 
 
 def test_conversion_is_said(
@@ -252,6 +253,122 @@ def test_what_an_interrupted_run_has_done_is_kept(
     assert transcribe(tone_folder, *argv, "--skip-existing") == 0
     assert sorted(heard + again) == sorted(recordings)
     assert len(list((tmp_path / "out").iterdir())) == 3
+
+
+def test_a_folder_into_a_folder(
+    tone_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = {"a": "AB", "x/a": "CD", "x/y/b": "D A"}
+    for name, text in said.items():
+        path = tmp_path / "in" / f"{name}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, tones(text).numpy(), 16000)
+    (tmp_path / "in" / "x" / "bad.wav").write_text("not audio")
+    out = tmp_path / "out"
+    argv = ["-o", str(out), str(tmp_path / "in")]
+    assert transcribe(tone_folder, *argv) == 1
+    assert "1 of 4 inputs failed" in capsys.readouterr().err
+    found = {
+        path.relative_to(out).as_posix(): path.read_text()
+        for path in out.rglob("*.*")
+    }
+    assert found == {f"{k}.txt": f"{v}\n" for k, v in said.items()}
+
+
+def test_a_pattern(
+    tone_folder: Path,
+    recordings: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert transcribe(tone_folder, str(tmp_path / "*D.flac")) == 0
+    assert capsys.readouterr().out == (
+        f"{recordings[0]}\tAB CD\n{recordings[1]}\tD\n"
+    )
+    argv = [recordings[0], str(tmp_path / "no*.flac")]
+    assert transcribe(tone_folder, *argv) == 1
+    out, err = capsys.readouterr()
+    assert out == f"{recordings[0]}\tAB CD\n"
+    assert "no file matches" in err and "1 of 2 inputs failed" in err
+
+
+def test_standard_input(
+    tone_folder: Path,
+    recordings: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for data, status in ((Path(recordings[0]).read_bytes(), 0), (b"text", 1)):
+        pipe = io.TextIOWrapper(io.BytesIO(data))
+        monkeypatch.setattr("sys.stdin", pipe)
+        assert transcribe(tone_folder, "-", "-f", "json") == status
+        out, err = capsys.readouterr()
+        if status == 0:
+            found = json.loads(out)
+            assert (found["id"], found["file"]) == ("stdin", "-")
+            assert found["text"] == "AB CD"
+    assert "error: standard input is not audio" in err
+
+
+def test_a_manifest_of_parts(
+    tone_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = [tones(text) for text in ("AB", "CD")]
+    soundfile.write(tmp_path / "a.wav", torch.cat(said).numpy(), 16000)
+    second = len(said[0]) / 16000
+    listing = tmp_path / "list.csv"
+    listing.write_text(
+        f"ID,wav,start,stop\nu-2,a.wav,{second},\nu-1,a.wav,,{second}\n"
+        "u-3,a.wav,50,60\n"
+    )
+    argv = ["--manifest", str(listing), "-f", "trn"]
+    assert transcribe(tone_folder, *argv) == 1
+    out, err = capsys.readouterr()
+    assert out == "CD (u-2)\nAB (u-1)\n"
+    assert "has no samples from 50 s to 60 s" in err
+    assert "1 of 3 inputs failed: u-3" in err
+
+
+@pytest.mark.parametrize("argv", [[], ["--manifest", "list.csv", "a.wav"]])
+def test_either_audio_or_a_manifest(
+    tone_folder: Path, capsys: pytest.CaptureFixture[str], argv: list[str]
+) -> None:
+    assert transcribe(tone_folder, *argv) == 2
+    assert "either AUDIO or --manifest" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "channel, said",
+    [
+        ("1", "{path} (channel 1)\tAB CD"),
+        ("2", "{path} (channel 2)\tDC BA"),
+        ("split", "{path} (channel 1)\tAB CD\n{path} (channel 2)\tDC BA"),
+    ],
+)
+def test_channels(
+    tone_folder: Path,
+    recordings: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    channel: str,
+    said: str,
+) -> None:
+    path = tmp_path / "two.wav"
+    both = torch.stack([tones("AB CD"), tones("DC BA")], dim=1)
+    soundfile.write(path, both.numpy(), 16000)
+    argv = ["--channel", channel, str(path), recordings[1]]
+    # The other file has one channel.
+    assert transcribe(tone_folder, *argv) == int(channel == "2")
+    out, err = capsys.readouterr()
+    assert out.startswith(said.format(path=path) + "\n")
+    assert ("has no channel 2: it has 1" in err) == (channel == "2")
+
+
+@pytest.mark.parametrize("channel", ["0", "-1", "left", "1.5", ""])
+def test_no_channel(tone_folder: Path, channel: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        transcribe(tone_folder, "--channel", channel, "a.wav")
+    assert stop.value.code == 2
 
 
 def test_threads(tone_folder: Path, recordings: list[str]) -> None:
