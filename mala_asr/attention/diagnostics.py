@@ -33,6 +33,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from mala_asr.attention.centred import AttentionForm
 from mala_asr.attention.reference import scores
@@ -41,8 +42,9 @@ from mala_asr.attention.statistics import feature_map
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, 8.0)
 
-# Scores held at once, over all heads; a block has a dozen such tensors.
-BLOCK_SCORES = 1 << 20
+# Scores held at once, over all heads: tensors that a CPU's cache holds are
+# gone through several times as fast as larger ones.
+BLOCK_SCORES = 1 << 17
 
 # (utterance, its query frames) -> logits to add, (heads, queries, time).
 LogitBias = Callable[[int, Tensor], Tensor]
@@ -352,6 +354,9 @@ class _Scores(Protocol):
     def largest_factor(self) -> Tensor:
         """The a below which a row is positive, (heads, queries)."""
 
+    def take(self, order: Tensor) -> _Scores:
+        """The same with the keys of each row in another order."""
+
 
 @dataclass(frozen=True)
 class _Lines:
@@ -374,6 +379,9 @@ class _Lines:
         )
         return torch.where(falling, limit, unlimited).amin(-1)
 
+    def take(self, order: Tensor) -> _Lines:
+        return _Lines(self.base.gather(-1, order), self.slope.gather(-1, order))
+
 
 @dataclass(frozen=True)
 class _Logits:
@@ -389,6 +397,9 @@ class _Logits:
 
     def largest_factor(self) -> Tensor:
         return torch.full_like(self.logits[..., 0], torch.inf)
+
+    def take(self, order: Tensor) -> _Logits:
+        return _Logits(self.logits.gather(-1, order))
 
 
 def _lines(
@@ -504,15 +515,19 @@ def _pair_figures(
 ) -> dict[str, Tensor]:
     """Count all pairs of a row by sorting it, the weakest key first."""
     ordered, order = block.plain().sort(dim=-1)
+    block = block.take(order)
     number = ordered.shape[-1]
-    # Keys of equal score make no pair, as p is 1.
-    stronger = number - torch.searchsorted(ordered, ordered, right=True)
     place = torch.arange(number, device=ordered.device)
-    logs = block.log(1.0).gather(-1, order)
+    # Keys of equal score make no pair, as p is 1: find the last key of each
+    # run of equal ones.
+    rises = functional.pad(ordered.diff(dim=-1) > 0, (0, 1), value=True)
+    ends = torch.where(rises, place, number).flip(-1).cummin(-1).values.flip(-1)
+    stronger = number - 1 - ends
+    logs = block.log(1.0)
     positive = logs.isfinite()
     by_factor = []
     for factor in factors:
-        scaled = block.log(factor).gather(-1, order)
+        scaled = block.log(factor)
         kept = positive & scaled.isfinite()
         # A key that is r-th of the n kept is the stronger one of r - 1 pairs
         # and the weaker one of n - r. Those kept are the last in the order.
