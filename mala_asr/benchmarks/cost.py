@@ -139,7 +139,7 @@ class Limits:
         -------
         >>> done = [Cost("x", 144, "step", n, [n / 10], n) for n in (10, 20)]
         >>> Limits(1.0, 8.0).reason(done, 50), Limits(1.0, 4.0).reason(done, 50)
-        ('', '7 s')
+        ('', '6.6 s')
         """
         seconds = _foretold([(c.frames, c.seconds) for c in earlier], frames)
         memory = _foretold([(c.frames, c.memory) for c in earlier], frames)
@@ -437,6 +437,7 @@ def _draw_one(
         x, y = zip(*known, strict=True) if known else ((), ())
         axes.plot(x, y, marker=".", label=side)
     axes.set(xlabel="frames", xscale="log", yscale="log")
+    axes.xaxis.set_minor_formatter("")  # they overlap
     axes.grid(alpha=0.3)
 
 
