@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,52 @@ def test_only_some_variants_and_no_longer_than_allowed(
     with pytest.raises(TimeUp):
         work(plan, place, EPOCHS, deadline=time.monotonic())
     assert len(jobs) == 6
+
+
+# Takes the place of the worker's module: reads its job, then does what it says.
+WORKER = """
+import json, os, sys
+job = json.loads(sys.stdin.readline())
+if job["do"] == "wait":
+    sys.stdin.read()
+    open(job["note"], "w").close()
+    sys.exit(130)
+if job["do"] == "die":
+    os.kill(os.getpid(), 9)
+sys.exit(job["do"])
+"""
+
+
+@pytest.fixture
+def perform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
+    (tmp_path / "stand_in.py").write_text(WORKER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(runs, "WORKER", "stand_in")
+
+    def perform(do: int | str, seconds: float = 60.0) -> None:
+        job = {"task": "train", "do": do, "note": str(tmp_path / "note")}
+        run = Run("mala", 1, None, tmp_path)
+        runs._perform(job, run, time.monotonic() + seconds)
+
+    return perform
+
+
+def test_a_worker_is_stopped_in_time_and_left_to_end(
+    perform: Callable[..., None], tmp_path: Path
+) -> None:
+    with pytest.raises(TimeUp):
+        perform("wait", 0.5)
+    assert (tmp_path / "note").exists()
+
+
+def test_how_a_worker_fails_is_told(perform: Callable[..., None]) -> None:
+    perform(0)
+    with pytest.raises(CompareError, match="train mala, seed 1 failed; see"):
+        perform(1)
+    with pytest.raises(CompareError, match="was killed by signal 9"):
+        perform("die")
 
 
 def test_a_variant_that_always_diverges_stops_the_comparison(

@@ -48,6 +48,7 @@ def main(
         level=logging.INFO,
         stream=sys.stderr,
     )
+    logging.getLogger("speechbrain").setLevel(logging.WARNING)
     try:
         with _terminated_like_interrupted():
             return _compare(args, results)
