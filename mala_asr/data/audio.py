@@ -373,9 +373,12 @@ def _one_channel(
         if not len(block):
             break
         count -= len(block)
-        blocks.append(
-            block.mean(axis=1) if channel is None else block[:, channel - 1]
-        )
+        if channel is not None:
+            blocks.append(block[:, channel - 1])
+            continue
+        # What is not finite is refused later, in words.
+        with numpy.errstate(over="ignore", invalid="ignore"):
+            blocks.append(block.mean(axis=1))
     return numpy.concatenate(blocks)
 
 

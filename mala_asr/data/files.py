@@ -37,7 +37,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(
-        prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
+        # Cut, so that a long name does not become too long.
+        prefix=f".{path.name[:40]}.",
+        suffix=path.suffix,
+        dir=path.parent,
     )
     os.close(handle)
     temporary = Path(name)

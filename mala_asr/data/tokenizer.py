@@ -181,13 +181,16 @@ def load_tokenizer(
         if not proto:  # SentencePiece takes nothing for a model
             raise RuntimeError("empty file")
         tokenizer = sentencepiece.SentencePieceProcessor(model_proto=proto)
-    except (OSError, RuntimeError) as error:
+        pieces = [
+            tokenizer.id_to_piece(index)
+            for index in range(tokenizer.get_piece_size())
+        ]
+    except (OSError, RuntimeError, UnicodeDecodeError) as error:
         raise TokenizerError(
             f"{path} is not a SentencePiece model; train one with "
             "`mala-asr tokenizer`"
         ) from error
-    count = min(len(SPECIAL_PIECES), tokenizer.get_piece_size())
-    special = [tokenizer.id_to_piece(index) for index in range(count)]
+    special = pieces[: len(SPECIAL_PIECES)]
     if special != list(SPECIAL_PIECES):
         raise TokenizerError(
             f"{path} starts with the pieces {' '.join(special)}, a model "

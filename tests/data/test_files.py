@@ -1,5 +1,7 @@
 """A file is replaced whole or not at all."""
 
+from pathlib import Path
+
 import pytest
 
 from mala_asr.data.files import replacing
@@ -21,3 +23,10 @@ def test_the_new_file_is_as_readable_as_any(tmp_path):
     with replacing(tmp_path / "a.txt") as temporary:
         temporary.write_text("new")
     assert (tmp_path / "a.txt").stat().st_mode == ordinary.stat().st_mode
+
+
+def test_the_longest_names(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 251 + ".txt")
+    with replacing(path) as temporary:
+        temporary.write_text("whole")
+    assert path.read_text() == "whole"

@@ -163,6 +163,11 @@ def test_an_edited_setting_is_noticed(folder: Path) -> None:
         load_model_folder(folder)
 
 
+def test_settings_that_came_later_get_what_they_meant(folder: Path) -> None:
+    edit_config(folder, lambda config: config["model"].pop("top_db"))
+    assert load_model_folder(folder).model.config["top_db"] == 80.0
+
+
 def test_a_newer_format_is_refused(folder: Path) -> None:
     edit_config(folder, lambda config: config.update(format_version=2))
     with pytest.raises(ModelFolderError, match="version 2.*upgrade"):
@@ -181,6 +186,14 @@ def test_a_newer_format_is_refused(folder: Path) -> None:
         (lambda c: c["model"].update(d_model="wide"), "describe a model"),
         (lambda c: c["model"].pop("nhead"), "lacks some"),
         (lambda c: c["model"].update(d_ffn=64), "weights do not fit"),
+        # What would fill the memory is refused before it is built.
+        (lambda c: c["model"].update(d_ffn=10**9), "d_ffn is 1000000000"),
+        (lambda c: c["model"].update(vocab_size=10**4), "weights or more"),
+        (lambda c: c["model"].update(num_encoder_layers=9999), "or more"),
+        (lambda c: c["model"].update(num_decoder_layers=9999), "layers is 9"),
+        (lambda c: c["model"].update(n_fft=1 << 30), "n_fft is 1073741824"),
+        (lambda c: c["model"].update(sample_rate=1), "sample_rate is 1"),
+        (lambda c: c["model"].update(nhead=True), "nhead is True"),
     ],
 )
 def test_a_forged_config_is_refused(
