@@ -142,14 +142,12 @@ def folder(tone_folder: Path, tmp_path: Path) -> Path:
 
 
 def damage_file(folder: Path, rng: random.Random) -> None:
-    path = folder / rng.choice(
-        sorted(model_folder.NAMES - {"lm.bin", "lm.json"})
-    )
+    path = rng.choice(sorted(folder.iterdir()))
     path.write_bytes(mutated(path.read_bytes(), rng))
 
 
 def remove_file(folder: Path, rng: random.Random) -> None:
-    path = folder / rng.choice(sorted(p.name for p in folder.iterdir()))
+    path = rng.choice(sorted(folder.iterdir()))
     path.unlink()
     if rng.random() < 0.5:
         path.mkdir()
