@@ -197,6 +197,18 @@ def load_tokenizer(
             f"needs {' '.join(SPECIAL_PIECES)}; train one with "
             "`mala-asr tokenizer`"
         )
+    # The pieces may be there and not be marked as what they are.
+    ids = (
+        tokenizer.pad_id(),
+        tokenizer.bos_id(),
+        tokenizer.eos_id(),
+        tokenizer.unk_id(),
+    )
+    if ids != tuple(range(len(SPECIAL_PIECES))):
+        raise TokenizerError(
+            f"{path} has the special ids {ids}, a model needs 0 to 3; train "
+            "one with `mala-asr tokenizer`"
+        )
     return tokenizer
 
 

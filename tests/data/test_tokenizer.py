@@ -128,3 +128,23 @@ def test_files_that_are_no_tokenizer_of_ours_are_refused(tmp_path):
         )
     with pytest.raises(TokenizerError, match="a model needs <blank>"):
         load_tokenizer(tmp_path / "stock.model")
+
+
+def test_special_pieces_that_are_not_marked_as_such(tmp_path):
+    path = train_tokenizer(TEXTS, tmp_path, kind="char")
+    data = path.read_bytes()
+    # The pieces come first, and then what each of them is for.
+    assert data.count(b"<blank>") == 2
+    last = data.rindex(b"<blank>")
+    path.write_bytes(data[:last] + b"<blonk>" + data[last + 7 :])
+    with pytest.raises(TokenizerError, match="special ids"):
+        load_tokenizer(path)
+
+
+def test_pieces_that_are_no_text(tmp_path):
+    path = train_tokenizer(TEXTS, tmp_path, kind="char")
+    data = path.read_bytes()
+    assert b"\n\x01W" in data
+    path.write_bytes(data.replace(b"\n\x01W", b"\n\x01\xff", 1))
+    with pytest.raises(TokenizerError, match="not a SentencePiece model"):
+        load_tokenizer(path)
