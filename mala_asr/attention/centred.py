@@ -99,21 +99,48 @@ class AttentionForm:
         return inverse + (1.0 if sharpness is None else sharpness)
 
 
-def _in_float32(x: Tensor) -> contextlib.AbstractContextManager[object]:
-    """Switch autocast off for a region, where it is on."""
+def in_float32(x: Tensor) -> contextlib.AbstractContextManager[object]:
+    """Switch autocast off for a region, where it is on.
+
+    Arguments
+    ---------
+    x : Tensor
+        Its device counts.
+
+    Returns
+    -------
+    ContextManager
+        For a ``with``.
+    """
     device = x.device.type
     if torch.is_autocast_enabled(device):
         return torch.autocast(device_type=device, enabled=False)
     return contextlib.nullcontext()
 
 
-def _summarize(
+def summarize(
     form: AttentionForm,
     keys: Tensor,
     values: Tensor,
-    visible: Tensor | None,
-    start: int,
+    visible: Tensor | None = None,
+    start: int = 0,
 ) -> KeyStatistics:
+    """Give the statistics of some keys of an attention.
+
+    Arguments
+    ---------
+    form : AttentionForm
+        Which attention.
+    keys, values, visible
+        As for `attend_full`, in float32 (see `in_float32`).
+    start : int
+        Position of the first key.
+
+    Returns
+    -------
+    KeyStatistics
+        Those of different keys can be merged.
+    """
     phi = feature_map(keys.float(), form.features)
     rotated = rotate(phi, start) if form.rotary else None
     return KeyStatistics.of_keys(phi, values.float(), visible, rotated)
@@ -138,6 +165,49 @@ def _read(
     z = plain @ seen.key_mean.transpose(-2, -1)
     gain = form.gain(z, sharpness)
     return seen.value_mean + (gain * rotated) @ seen.covariance
+
+
+def attend_summary(
+    form: AttentionForm,
+    queries: Tensor,
+    seen: KeyStatistics,
+    start: int = 0,
+    sharpness: Tensor | None = None,
+) -> Tensor:
+    """Let queries see keys of which only the statistics are left.
+
+    Arguments
+    ---------
+    form : AttentionForm
+        Which attention.
+    queries : Tensor
+        q before the feature map, shape (batch, heads, time, d_key).
+    seen : KeyStatistics
+        From `summarize`.
+    start : int
+        Position of the first query.
+    sharpness : Tensor, optional
+        Learned factor per head, shape (heads, 1, 1).
+
+    Returns
+    -------
+    Tensor
+        Shape (batch, heads, time, d_value), dtype of the queries.
+
+    Example
+    -------
+    >>> q, k, v = torch.randn(3, 2, 4, 50, 8)
+    >>> form = AttentionForm("mala")
+    >>> seen = summarize(form, k[..., :30, :], v[..., :30, :]).merge(
+    ...     summarize(form, k[..., 30:, :], v[..., 30:, :])
+    ... )
+    >>> whole = attend_full(form, q, k, v)
+    >>> torch.allclose(attend_summary(form, q, seen), whole, atol=1e-5)
+    True
+    """
+    with in_float32(queries):
+        phi = _map_queries(form, queries, start)
+        return _read(form, phi, seen, sharpness).to(queries.dtype)
 
 
 def attend_full(
@@ -177,10 +247,9 @@ def attend_full(
     >>> attend_full(AttentionForm("mala"), q, k, v).shape
     torch.Size([2, 4, 50, 8])
     """
-    with _in_float32(queries):
-        seen = _summarize(form, keys, values, visible, 0)
-        phi = _map_queries(form, queries, 0)
-        return _read(form, phi, seen, sharpness).to(queries.dtype)
+    with in_float32(queries):
+        seen = summarize(form, keys, values, visible)
+    return attend_summary(form, queries, seen, sharpness=sharpness)
 
 
 def attend_chunked(
@@ -245,7 +314,7 @@ def attend_chunked(
         padded = functional.pad(x, (0, 0, 0, missing))
         return padded.unflatten(-2, (chunks, chunk_size))
 
-    with _in_float32(queries):
+    with in_float32(queries):
         plain_k = feature_map(keys.float(), form.features)
         rotated_k = split(rotate(plain_k)) if form.rotary else None
         own = KeyStatistics.of_keys(
@@ -337,14 +406,15 @@ class Stream:
         Tensor
             Shape (batch, heads, time, d_value).
         """
-        with _in_float32(queries):
-            seen = own = _summarize(
+        with in_float32(queries):
+            seen = own = summarize(
                 self.form, keys, values, visible, self.frames_seen
             )
             for earlier in reversed(self.past):
                 seen = earlier.merge(seen)
-            phi = _map_queries(self.form, queries, self.frames_seen)
-            out = _read(self.form, phi, seen, sharpness)
+        out = attend_summary(
+            self.form, queries, seen, self.frames_seen, sharpness
+        )
         self.frames_seen += keys.shape[-2]
         if self.left_chunks is None:
             self.past = deque([seen])
@@ -352,4 +422,4 @@ class Stream:
             self.past.append(own)
             while len(self.past) > self.left_chunks:
                 self.past.popleft()
-        return out.to(queries.dtype)
+        return out

@@ -21,15 +21,23 @@ from mala_asr.attention.centred import (
     Stream,
     attend_chunked,
     attend_full,
+    attend_summary,
+    in_float32,
+    summarize,
 )
 from mala_asr.attention.depthwise import (
     context_frames,
+    convolve,
     convolve_frames,
     convolve_streaming,
 )
 from mala_asr.attention.reference import attend as attend_explicitly
 from mala_asr.attention.rotary import rotate
-from mala_asr.attention.statistics import FEATURE_MAPS, feature_map
+from mala_asr.attention.statistics import (
+    FEATURE_MAPS,
+    KeyStatistics,
+    feature_map,
+)
 
 SHARPNESS = ("fixed", "learned")
 
@@ -296,6 +304,73 @@ class LinearAttention(nn.Module):
             )
         return self._output(x, attended, local)
 
+    def summarize(self, x: Tensor, start: int = 0) -> KeyStatistics:
+        """Give the statistics of the keys of a stretch of frames.
+
+        Arguments
+        ---------
+        x : Tensor
+            Shape (batch, time, d_model).
+        start : int
+            Position of its first frame.
+
+        Returns
+        -------
+        KeyStatistics
+            Those of all stretches merged are what every query needs.
+        """
+        keys, values = (self._project_one(x, part) for part in (1, 2))
+        with in_float32(x):
+            return summarize(self.form, keys, values, start=start)
+
+    def forward_summary(
+        self,
+        x: Tensor,
+        seen: KeyStatistics,
+        start: int = 0,
+        left: int = 0,
+        right: int = 0,
+    ) -> Tensor:
+        """Attend from a stretch of frames to keys known by their statistics.
+
+        Arguments
+        ---------
+        x : Tensor
+            The stretch, with ``left`` and ``right`` frames around it, shape
+            (batch, left + time + right, d_model): LePE's convolution sees
+            ``context_frames`` of them, or zeros where there are fewer.
+        seen : KeyStatistics
+            From :meth:`summarize`.
+        start : int
+            Position of the stretch's first frame.
+        left, right : int
+            How many frames there are around it.
+
+        Returns
+        -------
+        Tensor
+            Shape (batch, time, d_model).
+        """
+        inner = x[:, left : x.shape[1] - right]
+        attended = attend_summary(
+            self.form, self._project_one(inner, 0), seen, start, self.sharpness
+        )
+        local = None
+        if self.lepe is not None:
+            values = _join_heads(self._project_one(x, 2))
+            reach = self.context_frames
+            local = convolve(values, self.lepe, reach - left, reach - right)
+        return self._output(inner, attended, local)
+
+    @property
+    def context_frames(self) -> int:
+        """Frames that LePE sees on either side; 0 without it."""
+        return 0 if self.lepe is None else context_frames(self.lepe)
+
+    def _project_one(self, x: Tensor, part: int) -> Tensor:
+        weight = self.in_proj.weight.chunk(3)[part]
+        return _split_heads(functional.linear(x, weight), self.nhead)
+
     def project(
         self, query: Tensor, key: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -313,18 +388,12 @@ class LinearAttention(nn.Module):
         """
         if key is query and value is query:
             projected = self.in_proj(query).chunk(3, dim=-1)
+            q, k, v = (_split_heads(x, self.nhead) for x in projected)
         else:
-            projected = tuple(
-                functional.linear(x, weight)
-                for x, weight in zip(
-                    (query, key, value),
-                    self.in_proj.weight.chunk(3),
-                    strict=True,
-                )
+            q, k, v = (
+                self._project_one(x, part)
+                for part, x in enumerate((query, key, value))
             )
-        q, k, v = (
-            x.unflatten(-1, (self.nhead, -1)).transpose(1, 2) for x in projected
-        )
         return q, k, v
 
     def _attend_masked(
@@ -361,6 +430,10 @@ class LinearAttention(nn.Module):
         if self.gate is not None:
             out = out * self.gate(x)
         return self.dropout(self.out_proj(out))
+
+
+def _split_heads(x: Tensor, nhead: int) -> Tensor:
+    return x.unflatten(-1, (nhead, -1)).transpose(1, 2)
 
 
 def _join_heads(x: Tensor) -> Tensor:

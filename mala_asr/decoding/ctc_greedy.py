@@ -45,7 +45,48 @@ def ctc_greedy(
     >>> best.text, best.tokens, best.score
     ('AAB', [1, 1, 2], 0.0)
     """
+    return collapse(*best_path(log_probs), lengths, tokenizer)
+
+
+def best_path(log_probs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Take the best label of each frame.
+
+    Arguments
+    ---------
+    log_probs : torch.Tensor
+        Log-probabilities of the labels, (..., frames, vocabulary).
+
+    Returns
+    -------
+    scores : torch.Tensor
+        Its log-probability, (..., frames).
+    path : torch.Tensor
+        The label, (..., frames).
+    """
     scores, path = log_probs.detach().float().max(dim=-1)
+    return scores, path
+
+
+def collapse(
+    scores: torch.Tensor,
+    path: torch.Tensor,
+    lengths: torch.Tensor,
+    tokenizer: "SentencePieceProcessor",
+) -> list[Hypothesis]:
+    """Merge the repeated labels of best paths and drop their blanks.
+
+    Arguments
+    ---------
+    scores, path : torch.Tensor
+        From `best_path`, (batch, frames).
+    lengths, tokenizer
+        As for `ctc_greedy`.
+
+    Returns
+    -------
+    list[Hypothesis]
+        As from `ctc_greedy`.
+    """
     frame = torch.arange(path.shape[1], device=path.device)
     valid = frame < lengths.to(path.device).unsqueeze(1)
     # No label is -1, so the first frame always counts as a change.

@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from mala_asr.decoding.alignment import with_times
-from mala_asr.decoding.ctc_greedy import ctc_greedy
+from mala_asr.decoding.alignment import with_path_times, with_times
+from mala_asr.decoding.ctc_greedy import best_path, collapse
 from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.hypothesis import Hypothesis
 from mala_asr.decoding.joint import JointBeamSearch
 from mala_asr.decoding.options import DecodingOptions
+from mala_asr.models.blocks import encode_in_blocks
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
     from mala_asr.models import MalaASR
+
+# Frames whose log-probabilities are held at a time where that is possible.
+_BLOCK_FRAMES = 2048
 
 Search = Callable[[torch.Tensor, torch.Tensor], list[Hypothesis]]
 
@@ -157,6 +161,28 @@ class Recognizer:
         return self._encode(*self.model.features(padded, n_samples), seconds)
 
     @torch.no_grad()
+    def encode_long(self, wave: torch.Tensor) -> Encoded:
+        """Encode one recording in blocks.
+
+        Arguments
+        ---------
+        wave : torch.Tensor
+            Mono samples at the model's rate, at least one, (samples,).
+
+        Returns
+        -------
+        Encoded
+            As from `encode` up to rounding, with linear attention in far
+            less memory: see `mala_asr.models.blocks`.
+        """
+        device = next(self.model.parameters()).device
+        with _evaluating(self.model):
+            states = encode_in_blocks(self.model, wave.to(device))
+        lengths = torch.tensor([states.shape[1]], device=device)
+        seconds = [len(wave) / self.model.sample_rate]
+        return Encoded(states, lengths, seconds)
+
+    @torch.no_grad()
     def decode(self, encoded: Encoded) -> list[Hypothesis]:
         """Go the rest of the way.
 
@@ -188,16 +214,25 @@ class Recognizer:
     def _placed(
         self, found: Sequence[Hypothesis], encoded: Encoded
     ) -> list[Hypothesis]:
-        log_probs = self.model.ctc_log_probs(encoded.states).cpu()
         counts = (encoded.lengths * self.model.ctc_upsampling).tolist()
+        settings = self.tokenizer, self.model.frame_shift
+        if self.options.decoder == "ctc_greedy":
+            scores, path = _best_path(self.model, encoded.states)
+            return [
+                with_path_times(
+                    hypothesis,
+                    path[row, :count],
+                    scores[row, :count],
+                    *settings,
+                    seconds,
+                )
+                for row, (hypothesis, count, seconds) in enumerate(
+                    zip(found, counts, encoded.seconds, strict=True)
+                )
+            ]
+        log_probs = self.model.ctc_log_probs(encoded.states).cpu()
         return [
-            with_times(
-                hypothesis,
-                log_probs[row, :count],
-                self.tokenizer,
-                self.model.frame_shift,
-                seconds,
-            )
+            with_times(hypothesis, log_probs[row, :count], *settings, seconds)
             for row, (hypothesis, count, seconds) in enumerate(
                 zip(found, counts, encoded.seconds, strict=True)
             )
@@ -215,6 +250,21 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
         model.train(training)
 
 
+def _best_path(
+    model: MalaASR, states: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The best labels and their scores.
+
+    By blocks: an hour's log-probabilities of a large vocabulary are gigabytes.
+    """
+    parts = [
+        best_path(model.ctc_log_probs(block))
+        for block in states.split(_BLOCK_FRAMES, dim=1)
+    ]
+    scores, path = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+    return scores, path
+
+
 def _build_search(
     model: MalaASR, tokenizer: SentencePieceProcessor, options: DecodingOptions
 ) -> Search:
@@ -223,8 +273,8 @@ def _build_search(
     if decoder == "joint":
         return JointBeamSearch(model, tokenizer, **settings)
     if decoder == "ctc_greedy":
-        return lambda enc, lengths: ctc_greedy(
-            model.ctc_log_probs(enc), lengths * model.ctc_upsampling, tokenizer
+        return lambda enc, lengths: collapse(
+            *_best_path(model, enc), lengths * model.ctc_upsampling, tokenizer
         )
     # Its libraries are an extra, which the other decoders do without.
     from mala_asr.decoding.ctc_beam import CTCBeamSearch

@@ -10,6 +10,7 @@ lengths stay at its own doors.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -94,6 +95,11 @@ class MalaASR(nn.Module):
         Samples of a Fourier transform.
     win_length, hop_length : int
         In milliseconds.
+    top_db : float, optional
+        How far features may lie below the loudest one of their recording,
+        in dB, as in SpeechBrain's Fbank; None for no such floor. A stream
+        does not know its loudest moment ahead: without the floor, its
+        features are those of the whole recording.
 
     Raises
     ------
@@ -138,6 +144,7 @@ class MalaASR(nn.Module):
         n_fft: int = 512,
         win_length: int = 32,
         hop_length: int = 10,
+        top_db: float | None = 80.0,
     ) -> None:
         given = locals()
         super().__init__()
@@ -157,6 +164,9 @@ class MalaASR(nn.Module):
             win_length=win_length,
             hop_length=hop_length,
         )
+        # The floor is ours, so that streams can have another.
+        self.fbank.compute_fbanks.top_db = math.inf
+        self.top_db = math.inf if top_db is None else float(top_db)
         self.hop_samples = round(sample_rate * hop_length / 1000)
         self.register_buffer("feature_mean", torch.zeros(n_mels))
         self.register_buffer("feature_std", torch.ones(n_mels))
@@ -241,7 +251,9 @@ class MalaASR(nn.Module):
             Valid frames of each, shape (batch,).
         """
         n_frames = n_samples // self.hop_samples + 1
-        return self.fbank(wavs), n_frames
+        feats = self.fbank(wavs)
+        loudest = feats.amax((1, 2), keepdim=True)
+        return torch.maximum(feats, loudest - self.top_db), n_frames
 
     def set_feature_statistics(self, mean: Tensor, std: Tensor) -> None:
         """Fix the normalization of the features.
@@ -488,6 +500,11 @@ def _check_sizes(config: dict[str, Any]) -> None:
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise ModelOptionError(
             f"dropout is {dropout}; give a number from 0 up to 1"
+        )
+    top_db = config["top_db"]
+    if top_db is not None and not 0 < top_db < math.inf:
+        raise ModelOptionError(
+            f"top_db is {top_db}; give a number above 0, or null for no floor"
         )
     samples = config["sample_rate"] * config["win_length"] / 1000
     if config["n_fft"] < samples:

@@ -25,6 +25,7 @@ from torch.nn import functional
 
 from mala_asr.attention.depthwise import (
     context_frames,
+    convolve,
     convolve_frames,
     convolve_streaming,
 )
@@ -90,6 +91,32 @@ class PaddingExactConvolution(ConvolutionModule):
             chunk_size = dynchunktrain_config.chunk_size
         out = convolve_frames(self._gated(x), self.conv, mask, chunk_size)
         return self.after_conv(out)
+
+    def forward_within(self, x: Tensor, left: int, right: int) -> Tensor:
+        """Convolve a stretch of frames, given those around it.
+
+        Arguments
+        ---------
+        x : Tensor
+            The stretch, with ``left`` and ``right`` frames around it, shape
+            (batch, left + time + right, channels).
+        left, right : int
+            How many frames there are around it: ``context_frames``, or fewer
+            at the ends of the recording.
+
+        Returns
+        -------
+        Tensor
+            Shape (batch, time, channels).
+        """
+        reach = self.context_frames
+        out = convolve(self._gated(x), self.conv, reach - left, reach - right)
+        return self.after_conv(out)
+
+    @property
+    def context_frames(self) -> int:
+        """Frames that the convolution sees on either side."""
+        return context_frames(self.conv)
 
     def forward_streaming(
         self, x: Tensor, past: Tensor | None

@@ -33,6 +33,7 @@ _FEATURE_SETTINGS = (
     "n_fft",
     "win_length",
     "hop_length",
+    "top_db",
 )
 
 # Enough utterances for a mean and a deviation that more would not change.

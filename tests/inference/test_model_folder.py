@@ -163,6 +163,11 @@ def test_an_edited_setting_is_noticed(folder: Path) -> None:
         load_model_folder(folder)
 
 
+def test_settings_that_came_later_get_what_they_meant(folder: Path) -> None:
+    edit_config(folder, lambda config: config["model"].pop("top_db"))
+    assert load_model_folder(folder).model.config["top_db"] == 80.0
+
+
 def test_a_newer_format_is_refused(folder: Path) -> None:
     edit_config(folder, lambda config: config.update(format_version=2))
     with pytest.raises(ModelFolderError, match="version 2.*upgrade"):

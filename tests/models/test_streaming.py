@@ -7,7 +7,11 @@ import torch
 
 from mala_asr.models import ATTENTIONS, MalaASR, ModelOptionError
 from mala_asr.models.frontend import FRONTENDS
-from mala_asr.models.streaming import DynChunkTrainConfig, EncoderStream
+from mala_asr.models.streaming import (
+    DynChunkTrainConfig,
+    EncoderStream,
+    FeatureStream,
+)
 
 LOG_PROB_TOLERANCE = 1e-4
 CHUNKED = [name for name in ATTENTIONS if name != "hypermixing"]
@@ -27,16 +31,19 @@ def build(**options):
     ).eval()
 
 
-def stream_in_pieces(model, feats, chunks, sizes):
-    stream = EncoderStream(model, chunks)
+def push_in_pieces(stream, whole, sizes):
     parts, start = [], 0
     for size in itertools.cycle(sizes):
         end = start + size
-        final = end >= feats.shape[1]
-        parts.append(stream.push(feats[:, start:end], final))
+        final = end >= whole.shape[1]
+        parts.append(stream.push(whole[:, start:end], final))
         if final:
             return torch.cat(parts, dim=1)
         start = end
+
+
+def stream_in_pieces(model, feats, chunks, sizes):
+    return push_in_pieces(EncoderStream(model, chunks), feats, sizes)
 
 
 @torch.no_grad()
@@ -93,3 +100,36 @@ def test_hypermixing_refuses_chunks_and_streams():
 def test_impossible_chunks_are_refused():
     with pytest.raises(ValueError, match="chunk_size"):
         EncoderStream(build(), DynChunkTrainConfig(0))
+
+
+@pytest.mark.parametrize("samples", [1, 100, 256, 257, 4000, 4160])
+@pytest.mark.parametrize("sizes", [(1,), (7, 500, 160), (10_000,)])
+def test_features_of_pieces_are_those_of_the_whole(samples, sizes):
+    model = build(top_db=None)
+    wave = torch.randn(2, samples)
+    whole, frames = model.features(wave, torch.tensor([samples] * 2))
+    pieces = push_in_pieces(FeatureStream(model), wave, sizes)
+    assert pieces.shape == whole.shape == (2, frames[0], 80)
+    assert torch.allclose(pieces, whole, atol=1e-3)  # in dB
+
+
+def test_the_floor_of_a_stream_is_below_the_loudest_moment_so_far():
+    model = build(top_db=20.0)
+    wave = torch.randn(1, 16000)
+    wave[:, 4000:8000] = 0.0
+    wave[:, 12000:] *= 1000
+    whole, _ = model.features(wave, torch.tensor([16000]))
+    by_pieces = [
+        push_in_pieces(FeatureStream(model), wave, sizes)
+        for sizes in [(800,), (16000,)]
+    ]
+    assert torch.allclose(*by_pieces, atol=1e-3)
+    so_far = wave[:, :8000]
+    before, _ = model.features(so_far, torch.tensor([8000]))
+    quiet = slice(27, 48)  # frames of the silence, far from its ends
+    assert torch.allclose(by_pieces[0][:, quiet], before[:, quiet], atol=1.0)
+    assert whole[:, quiet].min() > before[:, quiet].max() + 20
+
+
+def test_an_empty_stream_has_no_frames():
+    assert FeatureStream(build()).push(torch.empty(1, 0), True).shape[1] == 0

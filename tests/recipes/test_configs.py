@@ -24,6 +24,8 @@ CONFIGS = sorted(path.stem for path in HPARAMS.glob("*.yaml"))
 
 EXPECTED = {
     "demo": "mala",
+    "demo_streaming": "mala",
+    "mini_librispeech_streaming": "mala",
     "mini_librispeech_mala": "mala",
     "mini_librispeech_softmax_rope": "softmax_rope",
     "mini_librispeech_linear": "linear",
