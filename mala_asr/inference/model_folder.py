@@ -69,6 +69,10 @@ _OTHER_SIZES = {
 NAMES = {CONFIG, WEIGHTS, TOKENIZER, CARD, LM, LM_DESCRIPTION}
 
 
+# Settings of a model that earlier versions had not, and what they meant.
+_LATER_SETTINGS = {"top_db": 80.0}
+
+
 class ModelFolderError(MalaError):
     """A model folder that cannot be used or may not be written."""
 
@@ -434,6 +438,7 @@ def build_model(
         When the settings build no model or the weights do not fit it.
     """
     try:
+        settings = {**_LATER_SETTINGS, **settings}
         _check_sizes(settings, weights)
         model = MalaASR(**settings)
     except Exception as error:
