@@ -79,6 +79,7 @@ setup(
         "jiwer>=4,<5",
         "matplotlib>=3.8",
         "numpy>=1.26",
+        "packaging>=23",
         "safetensors>=0.4.3",
         "sentencepiece>=0.2",
         "soundfile>=0.12.1",

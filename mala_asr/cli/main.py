@@ -29,6 +29,8 @@ COMMANDS = (
     "transcribe",
     "score",
     "inspect",
+    "models",
+    "doctor",
 )
 
 DESCRIPTION = """\
