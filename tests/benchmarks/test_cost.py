@@ -200,9 +200,9 @@ def _run(*arguments: str) -> str:
 def test_the_attention_benchmark(tmp_path: Path) -> None:
     out = _run(
         "mala_asr.benchmarks.attention",
-        *("--lengths", "100", "64", "3001", "--widths", "144"),
+        *("--lengths", "1000", "500", "3001", "--widths", "144"),
         *("--sides", MALA, "RelPosMHAXL", "HyperMixing", "--rounds", "1"),
-        *("--max-gigabytes", "0.2", f"--json={tmp_path / 'costs.json'}"),
+        *("--max-gigabytes", "0.4", f"--json={tmp_path / 'costs.json'}"),
         f"--plot={tmp_path / 'costs.png'}",
     )
     assert out.count("(positions end at 3,000)") == 4
