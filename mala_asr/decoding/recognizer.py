@@ -18,12 +18,15 @@ from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.hypothesis import Hypothesis
 from mala_asr.decoding.joint import JointBeamSearch
 from mala_asr.decoding.options import DecodingOptions
-from mala_asr.models.blocks import encode_in_blocks
+from mala_asr.models.blocks import BLOCK_FRAMES, encode_in_blocks
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
     from mala_asr.models import MalaASR
+
+# A GPU takes larger blocks, or it would idle.
+_GPU_BLOCKS = 32
 
 # Frames whose log-probabilities are held at a time where that is possible.
 _BLOCK_FRAMES = 2048
@@ -176,8 +179,9 @@ class Recognizer:
             less memory: see `mala_asr.models.blocks`.
         """
         device = next(self.model.parameters()).device
+        size = BLOCK_FRAMES * (1 if device.type == "cpu" else _GPU_BLOCKS)
         with _evaluating(self.model):
-            states = encode_in_blocks(self.model, wave.to(device))
+            states = encode_in_blocks(self.model, wave.to(device), size)
         lengths = torch.tensor([states.shape[1]], device=device)
         seconds = [len(wave) / self.model.sample_rate]
         return Encoded(states, lengths, seconds)

@@ -1,0 +1,162 @@
+"""What it takes to decode a recording in one pass, known before it starts.
+
+Only what grows with the length is counted: everything else is small, and the
+model is there already. Linear attention and CTC's best path make every term
+linear in the length. Two things are not: comparing all frames with each other
+(softmax attention with relative positions), and aligning a transcript that
+did not come from a path.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from mala_asr.models import MalaASR
+
+# Letters that a fast speaker says in a second, for the alignment's table.
+_TOKENS_PER_SECOND = 20
+
+_FLOAT, _DOUBLE = 4, 8
+_GIB = 2**30
+
+
+def one_pass_bytes(
+    model: MalaASR, seconds: float, decoder: str, word_times: bool = False
+) -> int:
+    """Predict the memory that one pass over a recording takes at most.
+
+    Arguments
+    ---------
+    model : MalaASR
+        The model.
+    seconds : float
+        Length of the recording.
+    decoder : str
+        Name of the decoder.
+    word_times : bool
+        Whether words are placed in time.
+
+    Returns
+    -------
+    int
+        Bytes beyond those of the model.
+
+    Example
+    -------
+    >>> model = MalaASR(
+    ...     1000, d_model=64, num_encoder_layers=1, ctc_weight=1.0, d_ffn=128
+    ... )
+    >>> minute, hour = (
+    ...     one_pass_bytes(model, seconds, "ctc_greedy")
+    ...     for seconds in (60.0, 3600.0)
+    ... )
+    >>> hour == 60 * minute
+    True
+    """
+    config = model.config
+    samples = seconds * model.sample_rate
+    frames = samples / model.hop_samples
+    encoded = frames / model.subsampling
+    scored = encoded * model.ctc_upsampling
+    states = _FLOAT * encoded * config["d_model"]
+    wave = _FLOAT * samples
+    features = _FLOAT * frames * config["n_mels"]
+    # While it is read, a recording is there twice.
+    reading = 2 * wave
+    encoding = wave + features + states + _attention_bytes(model, encoded)
+    search = _search_bytes(config["vocab_size"], scored, decoder)
+    if word_times and decoder != "ctc_greedy":
+        tokens = _TOKENS_PER_SECOND * seconds
+        search += (2 * tokens + 1) * scored
+    return round(max(reading, encoding, wave + states + search))
+
+
+def available_bytes(device: torch.device) -> int:
+    """Tell how much memory there is.
+
+    Arguments
+    ---------
+    device : torch.device
+        Where.
+
+    Returns
+    -------
+    int
+        Free bytes of a GPU; of the CPU's memory, bytes that can be had
+        without swapping, within the limits of a container.
+
+    Example
+    -------
+    >>> available_bytes(torch.device("cpu")) > 0
+    True
+    """
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    limits = [_machine_bytes(), _container_bytes()]
+    return min(limit for limit in limits if limit is not None)
+
+
+def in_gib(count: float) -> str:
+    """Write a number of bytes for people.
+
+    Arguments
+    ---------
+    count : float
+        Bytes.
+
+    Returns
+    -------
+    str
+        In GiB.
+
+    Example
+    -------
+    >>> in_gib(3 * 2**29)
+    '1.5 GiB'
+    """
+    return f"{count / _GIB:.1f} GiB"
+
+
+def _attention_bytes(model: MalaASR, encoded: float) -> float:
+    attention = model.config["attention"]
+    states = _FLOAT * encoded * model.config["d_model"]
+    if attention in ("mala", "linear", "inline"):
+        return 0  # a block at a time
+    if attention == "softmax_relpos":
+        # Scores by content and by position, their sum and its softmax.
+        return 8 * states + 5 * _FLOAT * model.config["nhead"] * encoded**2
+    return 10 * states
+
+
+def _search_bytes(vocab_size: int, scored: float, decoder: str) -> float:
+    if decoder == "ctc_greedy":
+        return scored * (_FLOAT + _DOUBLE)  # score and label
+    table = scored * vocab_size
+    if decoder == "joint":
+        # The prefix scorer holds probabilities and their logarithms.
+        return table * (3 * _FLOAT + _DOUBLE)
+    return table * 3 * _FLOAT
+
+
+def _machine_bytes() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass  # not Linux
+    # What is free is not told everywhere; half of it all is a fair guess.
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return pages // 2
+
+
+def _container_bytes(folder: str = "/sys/fs/cgroup") -> int | None:
+    try:
+        limit = int((Path(folder) / "memory.max").read_text())
+        used = int((Path(folder) / "memory.current").read_text())
+    except (OSError, ValueError):
+        return None  # no container, or one without a limit ("max")
+    return max(limit - used, 0)
