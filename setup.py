@@ -26,6 +26,8 @@ LM = [
     'flashlight-text>=0.0.7; python_version < "3.13"',
     "kaldingram>=0.1.2",
 ]
+# Export to ONNX, and ONNX Runtime to run it.
+ONNX = ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"]
 TENSORBOARD = ["tensorboard>=2.16"]
 DEV = [
     # A scorer that ours is compared with.
@@ -94,8 +96,9 @@ setup(
         "demo": DEMO,
         "english": ENGLISH,
         "lm": LM,
+        "onnx": ONNX,
         "tensorboard": TENSORBOARD,
-        "dev": [*DEMO, *ENGLISH, *LM, *TENSORBOARD, *DEV],
+        "dev": [*DEMO, *ENGLISH, *LM, *ONNX, *TENSORBOARD, *DEV],
     },
     entry_points={"console_scripts": ["mala-asr = mala_asr.cli.main:main"]},
 )

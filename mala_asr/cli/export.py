@@ -5,6 +5,13 @@ a model card, as data: loading it runs no code. The run is only read.
 
   mala-asr export results/mini_librispeech_mala/1986 my-model
   mala-asr transcribe --model my-model recording.wav
+
+With --onnx or --torch-export the model goes in as a graph too, from samples
+to log-probabilities, of any length. RUN may also be a model folder, which
+then gets these.
+
+  mala-asr export my-model my-model --onnx --quantize int8
+  mala-asr transcribe --model my-model --backend onnx recording.wav
 """
 
 import argparse
@@ -12,6 +19,8 @@ import shlex
 import sys
 
 from mala_asr.cli.arguments import positive
+from mala_asr.errors import UsageError
+from mala_asr.inference.engine import QUANTIZATIONS
 
 HELP = "make a model folder of a training run"
 
@@ -25,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         The command's parser.
     """
     parser.add_argument(
-        "run_folder", metavar="RUN", help="output folder of a training"
+        "run_folder",
+        metavar="RUN",
+        help="output folder of a training, or a model folder",
     )
     parser.add_argument(
         "model",
@@ -46,6 +57,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "into the folder; 'transcribe' then uses it (default: that of the "
         "run's evaluation, if any)",
     )
+    parser.add_argument(
+        "--onnx",
+        action="store_true",
+        help="put model.onnx in, for ONNX Runtime (extra: onnx)",
+    )
+    parser.add_argument(
+        "--quantize",
+        choices=QUANTIZATIONS,
+        help="with --onnx: model.int8.onnx too, smaller and less exact",
+    )
+    parser.add_argument(
+        "--torch-export",
+        action="store_true",
+        help="put model.pt2 in, for torch.export.load",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,9 +87,31 @@ def run(args: argparse.Namespace) -> int:
     int
         0; what cannot be exported raises a MalaError.
     """
-    from mala_asr.inference.export import export_run
+    if args.quantize and not args.onnx:
+        raise UsageError("--quantize is of the graph that --onnx writes")
+    from mala_asr.inference.export import (
+        export_model_folder,
+        export_run,
+        is_model_folder,
+    )
+    from mala_asr.inference.model_folder import (
+        EXPORTED_PROGRAM,
+        ONNX,
+        ONNX_INT8,
+    )
 
-    print(export_run(args.run_folder, args.model, args.average, args.lm))
+    asked = {
+        ONNX: args.onnx,
+        ONNX_INT8: args.quantize == "int8",
+        EXPORTED_PROGRAM: args.torch_export,
+    }
+    rest = args.lm, [name for name, wanted in asked.items() if wanted]
+    if is_model_folder(args.run_folder):
+        if args.average is not None:
+            raise UsageError("--average is of a training's checkpoints")
+        print(export_model_folder(args.run_folder, args.model, *rest))
+    else:
+        print(export_run(args.run_folder, args.model, args.average, *rest))
     print(
         "mala-asr: try it: mala-asr transcribe --model "
         f"{shlex.quote(args.model)} recording.wav",

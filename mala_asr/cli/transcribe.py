@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from mala_asr.cli.arguments import positive
 from mala_asr.cli.decoding import add_decoding_arguments, decoding_changes
+from mala_asr.cli.engine import add_engine_arguments, chosen_engine
 from mala_asr.errors import MalaError, UsageError
 from mala_asr.inference.cues import LINE_COUNT, LINE_WIDTH
 from mala_asr.inference.inputs import (
@@ -94,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_output(parser)
     _add_running(parser)
+    add_engine_arguments(parser)
     add_decoding_arguments(parser)
 
 
@@ -250,6 +252,7 @@ def _transcribe(
 def _transcriber(
     args: argparse.Namespace, formats: Sequence[str]
 ) -> Transcriber:
+    engine = chosen_engine(args)
     import torch
 
     from mala_asr.inference.transcriber import Transcriber
@@ -262,6 +265,7 @@ def _transcriber(
         decoding=decoding_changes(args),
         batch_size=args.batch_size,
         word_times=any(FORMATS[name].timed for name in formats),
+        engine=engine,
     )
 
 

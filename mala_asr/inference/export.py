@@ -7,16 +7,23 @@ nothing had been exported.
 import json
 import os
 import subprocess
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.options import NO_LM, DecodingOptions, uses_lm
 from mala_asr.errors import MalaError
+from mala_asr.inference.graph import WRITERS
 from mala_asr.inference.model_card import model_card
 from mala_asr.inference.model_folder import (
+    CARD,
+    CONFIG,
+    LM,
     TOKENIZER,
+    GraphWriter,
     build_model,
+    load_model_folder,
     save_model_folder,
     stored_decoding,
 )
@@ -40,6 +47,7 @@ def export_run(
     dest: str | os.PathLike[str],
     average: int | None = None,
     lm: str | os.PathLike[str] | None = None,
+    graphs: Collection[str] = (),
 ) -> Path:
     """Write the model of a training run as a model folder.
 
@@ -55,6 +63,8 @@ def export_run(
     lm : str or os.PathLike, optional
         A language model to put into the folder; that of the run's evaluation
         if None. The model is then decoded with it unless told otherwise.
+    graphs : Collection[str]
+        Names of the graphs to put in, of `model_folder.GRAPHS`.
 
     Returns
     -------
@@ -73,6 +83,8 @@ def export_run(
     ModelFolderError
         When `dest` holds something else, or settings, weights and tokenizer
         of the run do not belong together.
+    GraphError
+        When a library is missing, or the model has no such graph.
     """
     run_folder, dest = Path(run_folder), Path(dest)
     run = _read_run(run_folder)
@@ -101,7 +113,80 @@ def export_run(
         },
         card=model_card(dest.resolve().name, model.config, training, results),
         lm=lm,
+        graphs=_writers(graphs),
     )
+
+
+def export_model_folder(
+    folder: str | os.PathLike[str],
+    dest: str | os.PathLike[str],
+    lm: str | os.PathLike[str] | None = None,
+    graphs: Collection[str] = (),
+) -> Path:
+    """Write a model folder once more, with graphs or a language model.
+
+    Arguments
+    ---------
+    folder : str or os.PathLike
+        A model folder.
+    dest : str or os.PathLike
+        The model folder to write; may be the same.
+    lm : str or os.PathLike, optional
+        A language model in place of the folder's.
+    graphs : Collection[str]
+        Names of the graphs to put in, of `model_folder.GRAPHS`.
+
+    Returns
+    -------
+    Path
+        The new model folder.
+
+    Raises
+    ------
+    ModelFolderError
+        When the folder cannot be used, or `dest` holds something else.
+    DecodingError
+        When the language model does not fit the tokenizer.
+    GraphError
+        When a library is missing, or the model has no such graph.
+    """
+    loaded = load_model_folder(folder)
+    kept = ("decoding", "training", "results")
+    facts = {k: v for k, v in loaded.config.items() if k in kept}
+    if lm is not None:
+        facts["decoding"] = stored_decoding(_with_lm(loaded.decoding({}), lm))
+    elif LM in loaded.config["sha256"]:
+        lm = loaded.folder / LM
+    card = loaded.folder / CARD
+    return save_model_folder(
+        dest,
+        loaded.model,
+        loaded.folder / TOKENIZER,
+        facts=facts,
+        card=card.read_text(encoding="utf-8") if card.is_file() else "",
+        lm=lm,
+        graphs=_writers(graphs),
+    )
+
+
+def is_model_folder(folder: str | os.PathLike[str]) -> bool:
+    """Tell a model folder from the output folder of a training.
+
+    Arguments
+    ---------
+    folder : str or os.PathLike
+        Either of them, or neither.
+
+    Returns
+    -------
+    bool
+        Whether it should be read as a model folder.
+    """
+    return (Path(folder) / CONFIG).is_file()
+
+
+def _writers(graphs: Collection[str]) -> Mapping[str, GraphWriter]:
+    return {k: write for k, write in WRITERS.items() if k in graphs}
 
 
 def _read_run(run_folder: Path) -> dict[str, Any]:
@@ -138,9 +223,15 @@ def _decoding(
         raise _damaged(run_folder / "model.json", "its decoding") from error
     if lm is None:
         return evaluated, None if evaluated.lm == NO_LM else evaluated.lm
+    return _with_lm(evaluated, lm), lm
+
+
+def _with_lm(
+    options: DecodingOptions, lm: str | os.PathLike[str]
+) -> DecodingOptions:
     # One that its decoder could not use would lie there for nothing.
-    decoder = evaluated.decoder if uses_lm(evaluated.decoder) else "ctc_beam"
-    return evaluated.changed({"decoder": decoder, "lm": os.fspath(lm)}), lm
+    decoder = options.decoder if uses_lm(options.decoder) else "ctc_beam"
+    return options.changed({"decoder": decoder, "lm": os.fspath(lm)})
 
 
 def _read_results(run_folder: Path) -> dict[str, dict[str, Any]]:

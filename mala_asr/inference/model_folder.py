@@ -4,7 +4,10 @@
     model.safetensors   the weights
     tokenizer.model     the SentencePiece tokenizer
     lm.bin, lm.json     an n-gram language model, where there is one
+    model.onnx, model.int8.onnx, model.pt2
+                        the model as a graph, where asked for
     README.md           the model card, for people; nothing reads it
+    hyperparams.yaml    for SpeechBrain; nothing of ours reads it
 
 Loading parses JSON, tables of numbers and a table of word pieces, under
 these fixed names: nothing in a folder can be run or can point elsewhere.
@@ -15,7 +18,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +50,10 @@ TOKENIZER = "tokenizer.model"
 CARD = "README.md"
 LM = "lm.bin"
 LM_DESCRIPTION = "lm.json"
+ONNX = "model.onnx"
+ONNX_INT8 = "model.int8.onnx"
+EXPORTED_PROGRAM = "model.pt2"
+SPEECHBRAIN = "hyperparams.yaml"
 # Arguments of the model that its memory grows with, and what those may be that
 # its weights say nothing of.
 _SIZES = (
@@ -66,11 +73,35 @@ _OTHER_SIZES = {
     "win_length": range(1, 10_001),
     "hop_length": range(1, 10_001),
 }
-NAMES = {CONFIG, WEIGHTS, TOKENIZER, CARD, LM, LM_DESCRIPTION}
+GRAPHS = (ONNX, ONNX_INT8, EXPORTED_PROGRAM)
+NAMES = {CONFIG, WEIGHTS, TOKENIZER, CARD, LM, LM_DESCRIPTION, SPEECHBRAIN}
+NAMES |= set(GRAPHS)
 
 
 # Settings of a model that earlier versions had not, and what they meant.
 _LATER_SETTINGS = {"top_db": 80.0}
+
+
+# Writes a graph of a model into a file.
+GraphWriter = Callable[[MalaASR, Path], None]
+
+_SPEECHBRAIN_YAML = """\
+# For SpeechBrain, where mala_asr is installed:
+#   EncoderDecoderASR.from_hparams(source="this folder")
+# mala_asr itself does not read this file.
+encoder: !new:mala_asr.inference.speechbrain_folder.Encoder
+decoder: !new:mala_asr.inference.speechbrain_folder.Decoder
+    encoder: !ref <encoder>
+tokenizer: !new:mala_asr.inference.speechbrain_folder.Tokenizer
+    encoder: !ref <encoder>
+pretrainer: !new:mala_asr.inference.speechbrain_folder.ModelFolder
+    encoder: !ref <encoder>
+modules:
+    encoder: !ref <encoder>
+    decoder: !ref <decoder>
+audio_normalizer: !new:speechbrain.dataio.preprocess.AudioNormalizer
+    sample_rate: {sample_rate}
+"""
 
 
 class ModelFolderError(MalaError):
@@ -141,6 +172,7 @@ def save_model_folder(
     facts: Mapping[str, Any] | None = None,
     card: str = "",
     lm: str | os.PathLike[str] | None = None,
+    graphs: Mapping[str, GraphWriter] | None = None,
 ) -> Path:
     """Write a model folder, whole or not at all.
 
@@ -158,6 +190,8 @@ def save_model_folder(
         The text of ``README.md``.
     lm : str or os.PathLike, optional
         A language model of ``mala-asr train-lm``, or an ARPA file.
+    graphs : Mapping[str, GraphWriter], optional
+        What writes the graphs wanted, by file name, see `GRAPHS`.
 
     Returns
     -------
@@ -179,7 +213,9 @@ def save_model_folder(
     ) as scratch:
         new = Path(scratch) / "new"
         new.mkdir()
-        _write_files(new, model, tokenizer_path, facts or {}, card, lm)
+        _write_files(
+            new, model, tokenizer_path, facts or {}, card, lm, graphs or {}
+        )
         # Also refuses a tokenizer that is not the model's.
         load_model_folder(new)
         _swap(new, dest, Path(scratch) / "old")
@@ -215,6 +251,64 @@ def load_model_folder(folder: str | os.PathLike[str]) -> LoadedModel:
     model = build_model(config["model"], weights, folder / CONFIG)
     check_vocabulary(tokenizer, model.config["vocab_size"])
     return LoadedModel(model.eval(), tokenizer, config, folder)
+
+
+def needed_files(folder: str | os.PathLike[str]) -> list[str]:
+    """List the files of a model folder that `load_model_folder` reads.
+
+    Arguments
+    ---------
+    folder : str or os.PathLike
+        A folder that holds a ``config.json`` at least.
+
+    Returns
+    -------
+    list[str]
+        Their names.
+
+    Raises
+    ------
+    ModelFolderError
+        When the config is not that of a model folder.
+    """
+    listed = _parse_config(Path(folder)).get("sha256", ())
+    return [CONFIG, WEIGHTS, TOKENIZER] + [
+        name for name in (LM, LM_DESCRIPTION) if name in listed
+    ]
+
+
+def read_graph(loaded: LoadedModel, name: str) -> bytes:
+    """Read a graph of a model folder after checking it.
+
+    Arguments
+    ---------
+    loaded : LoadedModel
+        The folder.
+    name : str
+        One of `GRAPHS`.
+
+    Returns
+    -------
+    bytes
+        The file.
+
+    Raises
+    ------
+    ModelFolderError
+        When the folder has none, or it was changed.
+    """
+    if name not in loaded.config["sha256"]:
+        option = "--onnx --quantize int8" if name == ONNX_INT8 else "--onnx"
+        raise ModelFolderError(
+            f"{loaded.folder} has no {name}; export the model again with "
+            f"{option}"
+        )
+    if not (loaded.folder / name).is_file():
+        raise _incomplete(loaded.folder, name)
+    data = (loaded.folder / name).read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    _check_digest(loaded.folder, name, digest, loaded.config)
+    return data
 
 
 def set_decoding(
@@ -275,6 +369,7 @@ def _write_files(
     facts: Mapping[str, Any],
     card: str,
     lm: str | os.PathLike[str] | None,
+    graphs: Mapping[str, GraphWriter],
 ) -> None:
     # The format holds no two names for one tensor; hence the copies.
     state = {
@@ -291,6 +386,13 @@ def _write_files(
             folder / LM,
         )
         hashed += [LM, LM_DESCRIPTION]
+    for name, write in graphs.items():
+        write(model, folder / name)
+        hashed.append(name)
+    (folder / SPEECHBRAIN).write_text(
+        _SPEECHBRAIN_YAML.format(sample_rate=model.sample_rate),
+        encoding="utf-8",
+    )
     config = {
         **facts,
         "format": FORMAT,

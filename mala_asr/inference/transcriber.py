@@ -10,8 +10,8 @@ from typing import Any
 
 from mala_asr.data.audio import AudioError, audio_info, read_audio
 from mala_asr.data.batching import length_batches
-from mala_asr.decoding.recognizer import Recognizer
-from mala_asr.devices import find_device
+from mala_asr.inference.engine import Engine
+from mala_asr.inference.engines import build_recognizer
 from mala_asr.inference.model_folder import load_model_folder
 from mala_asr.inference.transcript import Recording, Segment, Transcript
 
@@ -52,13 +52,16 @@ class Transcriber:
     word_times : bool
         Whether hypotheses come with the times and confidences of their
         words.
+    engine : Engine, optional
+        What computes the encoder: plain torch in float32 unless told
+        otherwise.
 
     Raises
     ------
     ModelFolderError
         When the folder cannot be used.
     DeviceError
-        When there is no such device.
+        When there is no such device, or it cannot do what is asked.
     DecodingError
         When the model cannot be decoded in that way.
     """
@@ -70,14 +73,11 @@ class Transcriber:
         decoding: Mapping[str, Any] | None = None,
         batch_size: int = 8,
         word_times: bool = False,
+        engine: Engine | None = None,
     ) -> None:
-        place = find_device(device)
         loaded = load_model_folder(model_folder)
-        self.recognizer = Recognizer(
-            loaded.model.to(place),
-            loaded.tokenizer,
-            loaded.decoding(decoding or {}),
-            word_times,
+        self.recognizer = build_recognizer(
+            loaded, device, decoding or {}, word_times, engine or Engine()
         )
         self.sample_rate = loaded.model.config["sample_rate"]
         self.batch_size = batch_size

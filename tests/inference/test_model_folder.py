@@ -64,6 +64,7 @@ def test_holds_data_of_known_names_only(tone_folder: Path) -> None:
         "model.safetensors",
         "tokenizer.model",
         "README.md",
+        "hyperparams.yaml",
     }
 
 
