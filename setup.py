@@ -28,6 +28,7 @@ LM = [
 ]
 # Export to ONNX, and ONNX Runtime to run it.
 ONNX = ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"]
+MICROPHONE = ["sounddevice>=0.4.6"]
 TENSORBOARD = ["tensorboard>=2.16"]
 DEV = [
     # A scorer that ours is compared with.
@@ -97,6 +98,7 @@ setup(
         "english": ENGLISH,
         "lm": LM,
         "onnx": ONNX,
+        "microphone": MICROPHONE,
         "tensorboard": TENSORBOARD,
         "dev": [*DEMO, *ENGLISH, *LM, *ONNX, *TENSORBOARD, *DEV],
     },

@@ -11,6 +11,7 @@ tree of the inputs is kept, and no two recordings share a file.
   mala-asr transcribe --model MODEL recordings/ > transcripts.tsv
   mala-asr transcribe --model MODEL -f srt -f json -o subtitles recordings/
   ffmpeg -i talk.mp4 -f wav - | mala-asr transcribe --model MODEL -
+  mala-asr transcribe --model MODEL --stream mic
 
 Any format that libsndfile reads, at any sample rate: wav, flac, mp3, ogg,
 opus, aiff ...; m4a, mp4, webm and others where ffmpeg is installed. What cannot
@@ -30,6 +31,16 @@ from typing import TYPE_CHECKING, Any
 from mala_asr.cli.arguments import positive
 from mala_asr.cli.decoding import add_decoding_arguments, decoding_changes
 from mala_asr.cli.engine import add_engine_arguments, chosen_engine
+from mala_asr.cli.long_form import (
+    add_segmentation_arguments,
+    chosen_segmentation,
+)
+from mala_asr.cli.stream import (
+    add_stream_arguments,
+    check_stream_arguments,
+    refuse_without_stream,
+    run_stream,
+)
 from mala_asr.errors import MalaError, UsageError
 from mala_asr.inference.cues import LINE_COUNT, LINE_WIDTH
 from mala_asr.inference.inputs import (
@@ -54,6 +65,8 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 # Formats that an option changes.
 _WORD_TIMED = ("json", "vtt", "tsv")
 _LINED = ("srt", "vtt")
+
+_BATCH_SIZE = 8
 
 HELP = "print what is said in audio files, or write subtitles"
 
@@ -95,6 +108,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_output(parser)
     _add_running(parser)
+    add_segmentation_arguments(parser)
+    add_stream_arguments(parser)
     add_engine_arguments(parser)
     add_decoding_arguments(parser)
 
@@ -156,10 +171,9 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     running.add_argument(
         "--batch-size",
         type=positive,
-        default=8,
         metavar="N",
         help="recordings decoded together; changes the speed, not the text "
-        "(default: 8)",
+        f"(default: {_BATCH_SIZE})",
     )
     running.add_argument(
         "--device",
@@ -192,6 +206,10 @@ def run(args: argparse.Namespace) -> int:
     int
         0, or 1 if a recording could not be transcribed.
     """
+    if args.stream:
+        check_stream_arguments(args)
+        return run_stream(args, _transcriber(args, ()))
+    refuse_without_stream(args)
     formats, style = _formats_and_style(args)
     failures = _Failures()
     with tempfile.TemporaryDirectory(prefix="mala-asr-") as spool:
@@ -252,7 +270,7 @@ def _transcribe(
 def _transcriber(
     args: argparse.Namespace, formats: Sequence[str]
 ) -> Transcriber:
-    engine = chosen_engine(args)
+    engine, segmentation = chosen_engine(args), chosen_segmentation(args)
     import torch
 
     from mala_asr.inference.transcriber import Transcriber
@@ -263,9 +281,10 @@ def _transcriber(
         args.model,
         device=args.device,
         decoding=decoding_changes(args),
-        batch_size=args.batch_size,
+        batch_size=args.batch_size or _BATCH_SIZE,
         word_times=any(FORMATS[name].timed for name in formats),
         engine=engine,
+        segmentation=segmentation,
     )
 
 

@@ -17,9 +17,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from mala_asr.data.audio import AudioError
 from mala_asr.decoding.hypothesis import Hypothesis, Span
 from mala_asr.decoding.recognizer import Recognizer
-from mala_asr.errors import MalaError
 from mala_asr.inference.memory import (
     available_bytes,
     in_gib,
@@ -46,7 +46,7 @@ _ATTENTION_DECODERS = ("joint", "rescore")
 _PAUSE = 0.2
 
 
-class LongFormError(MalaError):
+class LongFormError(AudioError):
     """A recording that is too long for what was asked."""
 
 
@@ -104,31 +104,23 @@ class LongFormDecoder:
         """
         return seconds > self.segmentation.chunk_length
 
-    def decode(self, wave: Tensor, name: str) -> list[Segment]:
+    def decode(self, wave: Tensor, plan: Plan) -> list[Segment]:
         """Decode one recording.
 
         Arguments
         ---------
         wave : Tensor
             Mono samples at the model's rate, at least one, (samples,).
-        name : str
-            What the log calls it.
+        plan : Plan
+            From `plan`.
 
         Returns
         -------
         list[Segment]
             In the order of time, without gaps.
-
-        Raises
-        ------
-        LongFormError
-            When one pass was asked for and cannot be.
         """
-        seconds = len(wave) / self.recognizer.model.sample_rate
-        plan = self.plan(seconds, name)
-        if plan.way != "one-pass" or seconds > _WORTH_SAYING:
-            logger.info("%s: %s", name, plan.reason)
         if plan.way == "one-pass":
+            seconds = len(wave) / self.recognizer.model.sample_rate
             encoded = self.recognizer.encode_long(wave)
             (whole,) = self.recognizer.decode(encoded)
             return [Segment(0.0, seconds, whole)]
@@ -136,15 +128,15 @@ class LongFormDecoder:
             return self._by_silence(wave)
         return self._by_chunks(wave)
 
-    def plan(self, seconds: float, name: str = "recording") -> Plan:
-        """Choose the way before anything is computed.
+    def plan(self, seconds: float, name: str) -> Plan:
+        """Choose the way before anything is computed, and say so.
 
         Arguments
         ---------
         seconds : float
             Length of the recording.
         name : str
-            What an error calls it.
+            What the log and errors call it.
 
         Returns
         -------
@@ -156,6 +148,12 @@ class LongFormDecoder:
         LongFormError
             When one pass was asked for and cannot be.
         """
+        plan = self._choose(seconds, name)
+        if plan.way != "one-pass" or seconds > _WORTH_SAYING:
+            logger.info("%s: %s", name, plan.reason)
+        return plan
+
+    def _choose(self, seconds: float, name: str) -> Plan:
         asked = self.segmentation.way
         if asked in ("chunks", "silence"):
             return Plan(asked, f"{_minutes(seconds)} by {asked}, as asked")
@@ -269,7 +267,7 @@ def chunk_bounds(
     >>> chunk_bounds(100, longest=40, overlap=10)
     [(0, 40), (30, 70), (60, 100)]
     >>> chunk_bounds(43, longest=40, overlap=10)
-    [(0, 27), (17, 43)]
+    [(0, 26), (16, 43)]
     """
     new = max(samples - overlap, 1)
     count = -(-new // (longest - overlap))

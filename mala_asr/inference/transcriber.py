@@ -8,11 +8,22 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
+from torch import Tensor
+
 from mala_asr.data.audio import AudioError, audio_info, read_audio
 from mala_asr.data.batching import length_batches
 from mala_asr.inference.engine import Engine
 from mala_asr.inference.engines import build_recognizer
+from mala_asr.inference.long_form import LongFormDecoder
 from mala_asr.inference.model_folder import load_model_folder
+from mala_asr.inference.segmentation import Segmentation
+from mala_asr.inference.stream import (
+    CHUNK,
+    LONGEST,
+    PAUSE,
+    SpeechStream,
+    StreamError,
+)
 from mala_asr.inference.transcript import Recording, Segment, Transcript
 
 # Long recordings are not put together into one batch beyond this, so that
@@ -32,6 +43,12 @@ class _Measured:
     position: int
     recording: Recording
     duration: float
+
+    def transcribed(
+        self, segments: Sequence[Segment]
+    ) -> tuple[int, Transcript]:
+        transcript = Transcript(self.recording, self.duration, segments)
+        return self.position, transcript
 
 
 class Transcriber:
@@ -55,6 +72,9 @@ class Transcriber:
     engine : Engine, optional
         What computes the encoder: plain torch in float32 unless told
         otherwise.
+    segmentation : Segmentation, optional
+        What to do with recordings longer than an utterance: one pass where
+        the memory suffices unless told otherwise.
 
     Raises
     ------
@@ -74,10 +94,15 @@ class Transcriber:
         batch_size: int = 8,
         word_times: bool = False,
         engine: Engine | None = None,
+        segmentation: Segmentation | None = None,
     ) -> None:
         loaded = load_model_folder(model_folder)
+        self.engine = engine or Engine()
         self.recognizer = build_recognizer(
-            loaded, device, decoding or {}, word_times, engine or Engine()
+            loaded, device, decoding or {}, word_times, self.engine
+        )
+        self.long_form = LongFormDecoder(
+            self.recognizer, segmentation, batch_size
         )
         self.sample_rate = loaded.model.config["sample_rate"]
         self.batch_size = batch_size
@@ -121,6 +146,38 @@ class Transcriber:
                 results = iter(sorted(results, key=itemgetter(0)))
             yield from (transcript for _, transcript in results)
 
+    def stream(
+        self,
+        chunk: float = CHUNK,
+        left: float | None = None,
+        pause: float = PAUSE,
+        longest: float = LONGEST,
+    ) -> SpeechStream:
+        """Begin to recognize speech while it is said.
+
+        Arguments
+        ---------
+        chunk, left, pause, longest
+            As for `SpeechStream`, in seconds.
+
+        Returns
+        -------
+        SpeechStream
+            To be fed samples at the model's rate. It is decoded with
+            ``ctc_greedy``, by a model that should be trained with chunks.
+
+        Raises
+        ------
+        StreamError
+            When a setting makes no sense, or the engine cannot stream.
+        """
+        if self.engine.backend != "torch" or self.engine.dtype != "float32":
+            raise StreamError(
+                "a stream is computed by torch in float32; leave out the "
+                "backend and dtype"
+            )
+        return SpeechStream(self.recognizer, chunk, left, pause, longest)
+
     def _window(
         self, measured: Sequence[_Measured], on_error: OnError | None
     ) -> Iterator[tuple[int, Transcript]]:
@@ -140,22 +197,29 @@ class Transcriber:
         heard, waves = [], []
         for one in batch:
             with _reporting(one.recording, on_error):
-                waves.append(
-                    read_audio(
-                        one.recording.path,
-                        one.recording.start,
-                        one.recording.stop,
-                        self.sample_rate,
-                        one.recording.channel,
-                    )
-                )
-                heard.append(one)
+                if self.long_form.is_long(one.duration):
+                    yield one.transcribed(self._decode_long(one))
+                else:
+                    waves.append(self._read(one.recording))
+                    heard.append(one)
         for one, hypothesis in zip(
             heard, self.recognizer.waves(waves), strict=True
         ):
-            whole = Segment(0.0, one.duration, hypothesis)
-            transcript = Transcript(one.recording, one.duration, [whole])
-            yield one.position, transcript
+            yield one.transcribed([Segment(0.0, one.duration, hypothesis)])
+
+    def _decode_long(self, one: _Measured) -> list[Segment]:
+        # The plan comes first: it may refuse what the memory cannot hold.
+        plan = self.long_form.plan(one.duration, one.recording.label)
+        return self.long_form.decode(self._read(one.recording), plan)
+
+    def _read(self, recording: Recording) -> Tensor:
+        return read_audio(
+            recording.path,
+            recording.start,
+            recording.stop,
+            self.sample_rate,
+            recording.channel,
+        )
 
 
 @contextmanager

@@ -88,7 +88,7 @@ class ToneReader(Recognizer):
 
 def transcript(long: LongFormDecoder, wave: torch.Tensor) -> Transcript:
     seconds = len(wave) / SAMPLE_RATE
-    segments = long.decode(wave, "tones")
+    segments = long.decode(wave, long.plan(seconds, "tones"))
     return Transcript(Recording("tones"), seconds, segments)
 
 
@@ -265,8 +265,10 @@ def test_one_pass_without_the_memory_is_refused_before_it_starts(
 
 
 def test_an_attention_decoder_gets_chunks(tone_model: ToneModel) -> None:
-    assert decoder(tone_model, "joint").plan(100.0).way == "chunks"
-    assert decoder(tone_model, "ctc_greedy").plan(100.0).way == "one-pass"
+    assert decoder(tone_model, "joint").plan(100.0, "talk").way == "chunks"
+    assert (
+        decoder(tone_model, "ctc_greedy").plan(100.0, "talk").way == "one-pass"
+    )
 
 
 def test_hypermixing_has_an_end(tone_model: ToneModel) -> None:
@@ -275,10 +277,10 @@ def test_hypermixing_has_an_end(tone_model: ToneModel) -> None:
     ).eval()
     plain = decoder(tone_model)
     recognizer = Recognizer(model, tone_model.tokenizer)
-    assert LongFormDecoder(recognizer).plan(100.0).way == "one-pass"
-    plan = LongFormDecoder(recognizer).plan(121.0)
+    assert LongFormDecoder(recognizer).plan(100.0, "talk").way == "one-pass"
+    plan = LongFormDecoder(recognizer).plan(121.0, "talk")
     assert plan.way == "chunks" and "hypermixing takes 120 s" in plan.reason
-    assert plain.plan(121.0).way == "one-pass"
+    assert plain.plan(121.0, "talk").way == "one-pass"
 
 
 def test_predicted_memory_is_linear_but_for_softmax(
@@ -301,7 +303,7 @@ def test_segments_keep_what_the_decoder_said(
     tone_model: ToneModel, said: str
 ) -> None:
     long = decoder(tone_model, way="silence", chunk_length=6.0)
-    (first, *_) = long.decode(tones(said), "tones")
+    (first, *_) = transcript(long, tones(said)).segments
     wave = tones(said)[: round(first.end * SAMPLE_RATE)]
     (alone,) = long.recognizer.waves([wave])
     assert replace(alone, score=0, scores={}) == replace(
