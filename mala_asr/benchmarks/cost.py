@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
@@ -105,6 +105,22 @@ class Cost:
         return statistics.median(self.took) if self.took else None
 
 
+class Measured(Protocol):
+    """Something whose cost on an input of one length is known."""
+
+    @property
+    def frames(self) -> int:
+        """Length of the input."""
+
+    @property
+    def seconds(self) -> float | None:
+        """What it took."""
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that it took."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What is too much.
@@ -120,12 +136,12 @@ class Limits:
     gigabytes: float
     seconds: float
 
-    def reason(self, earlier: Sequence[Cost], frames: int) -> str:
+    def reason(self, earlier: Sequence[Measured], frames: int) -> str:
         """Tell whether a measurement would be too much.
 
         Arguments
         ---------
-        earlier : sequence of Cost
+        earlier : sequence of Measured
             What the same side took on shorter inputs.
         frames : int
             Length of the next one.

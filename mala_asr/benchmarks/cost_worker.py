@@ -14,12 +14,10 @@ worker writes gives parameters, operations and the most frames it takes.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,11 +31,10 @@ from mala_asr.benchmarks.cost_sides import (
 )
 from mala_asr.benchmarks.sides import count_parameters
 from mala_asr.benchmarks.workers import answer, reserve_stdout
-from mala_asr.training.memory import peak_memory
+from mala_asr.training.memory import peak_memory, reset_peak_memory
 
 _PEAK_SIZE = 2048  # of the square matrices whose product is the peak
 _PEAK_TRIES = 5
-_CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def main(argv: list[str]) -> int:
@@ -99,12 +96,8 @@ def added_memory(run: Callable[[], object]) -> dict[str, Any]:
         the system cannot tell.
     """
     gc.collect()
-    # Freed blocks that the C library keeps would hide new ones.
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is None or not _CLEAR_REFS.exists():
+    if not reset_peak_memory():
         return {**_timed(run), "bytes": None}
-    trim(0)
-    _CLEAR_REFS.write_text("5")  # the peak starts anew from what is in use
     before = peak_memory()
     return {**_timed(run), "bytes": peak_memory() - before}
 

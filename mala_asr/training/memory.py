@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import resource
 import sys
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def peak_memory() -> int:
@@ -30,6 +32,25 @@ def peak_memory() -> int:
                 return int(value.split()[0]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def reset_peak_memory() -> bool:
+    """Have `peak_memory` start anew from what is in use now.
+
+    Freed blocks that the C library keeps are given back first: they would
+    hide new ones.
+
+    Returns
+    -------
+    bool
+        False where the system cannot do that.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is None or not _CLEAR_REFS.exists():
+        return False
+    trim(0)
+    _CLEAR_REFS.write_text("5")
+    return True
 
 
 def peak_device_memory() -> int | None:

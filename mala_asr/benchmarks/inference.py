@@ -1,0 +1,373 @@
+"""From an audio file to words: time and memory against its length.
+
+The same recordings, joined and repeated to each length, go to this project's
+engines, to SpeechBrain's attentions in the same Conformer, to Whisper and to
+PocketSphinx. Each works in a process of its own and they take turns on every
+length, so that a busy machine slows all of them alike. Sides whose packages
+are missing are named and left out.
+
+  python -m mala_asr.benchmarks.inference data/LibriSpeech/dev-clean-2
+  python -m mala_asr.benchmarks.inference --model MODEL --lengths 10 60 -- a.wav
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import soundfile
+import torch
+
+from mala_asr.benchmarks.arguments import positive
+from mala_asr.benchmarks.cost import Limits
+from mala_asr.benchmarks.inference_models import prepare_folders
+from mala_asr.benchmarks.inference_sides import (
+    SIDES,
+    Folders,
+    describe,
+    missing_packages,
+)
+from mala_asr.benchmarks.workers import Worker
+from mala_asr.data.audio import SAMPLE_RATE, read_audio
+from mala_asr.data.files import replacing
+from mala_asr.errors import MalaError, os_error_text
+from mala_asr.inference.inputs import find_recordings
+
+LENGTHS = (10, 60, 600, 3600)
+
+# A measurement longer than this is made once.
+_LONG = 30.0
+_MODULE = "mala_asr.benchmarks.inference_worker"
+
+
+@dataclass
+class Speed:
+    """What a side took on a recording.
+
+    Arguments
+    ---------
+    side : str
+        Name of the side.
+    frames : int
+        Length of the recording in seconds.
+    took : list of float
+        Seconds of each time it was transcribed; empty where it was left out.
+    memory : int, optional
+        The most bytes that the process held.
+    words : int
+        Words that were found.
+    left_out : str
+        What it would have taken, where that was too much.
+
+    Example
+    -------
+    >>> Speed("ours", 10, [0.2, 0.1, 0.9]).rtf
+    0.02
+    """
+
+    side: str
+    frames: int
+    took: list[float] = field(default_factory=list)
+    memory: int | None = None
+    words: int = 0
+    left_out: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        """Median of the times."""
+        return statistics.median(self.took) if self.took else None
+
+    @property
+    def rtf(self) -> float | None:
+        """Seconds for a second of audio."""
+        return None if self.seconds is None else self.seconds / self.frames
+
+
+def write_recordings(
+    audio: Sequence[str], lengths: Sequence[int], folder: Path
+) -> dict[int, Path]:
+    """Join recordings, and repeat them, to each length.
+
+    Arguments
+    ---------
+    audio : sequence of str
+        Files, folders or patterns.
+    lengths : sequence of int
+        In seconds.
+    folder : Path
+        Where to write them.
+
+    Returns
+    -------
+    dict of int to Path
+        A 16 kHz WAV file for each length.
+
+    Raises
+    ------
+    MalaError
+        When something named holds no recording, or one cannot be read.
+    """
+
+    def refuse(name: str, error: MalaError) -> None:
+        raise error
+
+    wanted = max(lengths) * SAMPLE_RATE
+    parts: list[torch.Tensor] = []
+    for recording in find_recordings(audio, folder, refuse):
+        if sum(map(len, parts)) >= wanted:
+            break
+        parts.append(read_audio(recording.path))
+    joined = torch.cat(parts)
+    joined = joined.repeat(-(-wanted // len(joined)))
+    paths = {}
+    for length in lengths:
+        paths[length] = folder / f"{length}.wav"
+        samples = joined[: length * SAMPLE_RATE]
+        soundfile.write(paths[length], samples.numpy(), SAMPLE_RATE)
+    return paths
+
+
+@contextmanager
+def _at_work(
+    sides: Sequence[str], folders: Folders, threads: int, place: Path
+) -> Iterator[list[Worker]]:
+    with ExitStack() as stack:
+        workers = []
+        for number, side in enumerate(sides):
+            log = stack.enter_context(open(place / f"{number}.log", "w+"))
+            where = [str(folders.ours), str(folders.stock), str(threads)]
+            workers.append(Worker(side, [_MODULE, side, *where], log))
+            stack.callback(workers[-1].close)
+        yield workers
+
+
+def measure(
+    workers: Sequence[Worker],
+    paths: dict[int, Path],
+    limits: Limits,
+    rounds: int,
+) -> Iterator[list[Speed]]:
+    """Measure all sides, from short recordings to long ones.
+
+    Arguments
+    ---------
+    workers : sequence of Worker
+        The sides.
+    paths : dict of int to Path
+        The recording of each length.
+    limits : Limits
+        What is left out.
+    rounds : int
+        How often each is timed, after one time to warm up.
+
+    Yields
+    ------
+    list of Speed
+        Of one length, for each side.
+    """
+    earlier: list[Speed] = []
+    for length in sorted(paths):
+        speeds = [Speed(worker.name, length) for worker in workers]
+        todo = []
+        for worker, speed in zip(workers, speeds, strict=True):
+            mine = [s for s in earlier if s.side == speed.side]
+            speed.left_out = limits.reason(mine, length)
+            if not speed.left_out:
+                todo.append((worker, speed))
+        for turn in range(rounds + 1):
+            for worker, speed in todo:
+                if not speed.took or speed.took[0] <= _LONG:
+                    _once(worker, speed, paths[length], warming=turn == 0)
+        earlier += speeds
+        yield speeds
+
+
+def _once(worker: Worker, speed: Speed, path: Path, warming: bool) -> None:
+    found = worker.request(str(path))
+    speed.words = found["words"]
+    if warming:
+        speed.memory = found["bytes"]
+    if not warming or found["seconds"] > _LONG:
+        speed.took.append(found["seconds"])
+
+
+def report(speeds: Sequence[Speed]) -> str:
+    """Write the figures as two tables, of RTF and of memory.
+
+    Arguments
+    ---------
+    speeds : sequence of Speed
+        Of all lengths and sides.
+
+    Returns
+    -------
+    str
+        Sides as rows, lengths as columns; the fastest of a length in bold.
+
+    Example
+    -------
+    >>> print(report([Speed("ours", 60, [0.6]), Speed("x", 60, [6.0])]))
+    | RTF | 60 s |
+    |---|---|
+    | ours | **0.0100** |
+    | x | 0.1000 |
+    <BLANKLINE>
+    | peak memory | 60 s |
+    |---|---|
+    | ours | n/a |
+    | x | n/a |
+    """
+    by_place = {(s.side, s.frames): s for s in speeds}
+    sides = list(dict.fromkeys(s.side for s in speeds))
+    lengths = sorted({s.frames for s in speeds})
+    best = {
+        length: min(
+            (s.rtf for s in speeds if s.frames == length and s.rtf is not None),
+            default=None,
+        )
+        for length in lengths
+    }
+
+    def time_cell(speed: Speed) -> str:
+        if speed.rtf is None:
+            return f"({speed.left_out})"
+        mark = "**" if speed.rtf == best[speed.frames] else ""
+        return f"{mark}{speed.rtf:.4f}{mark}"
+
+    def memory_cell(speed: Speed) -> str:
+        if speed.memory is None:
+            return f"({speed.left_out})" if speed.left_out else "n/a"
+        return f"{speed.memory / 1e9:.2f} GB"
+
+    tables = []
+    for title, cell in (("RTF", time_cell), ("peak memory", memory_cell)):
+        rows = [[title, *(f"{length} s" for length in lengths)]]
+        rows += [[s, *(cell(by_place[s, n]) for n in lengths)] for s in sides]
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+        lines.insert(1, "|---" * (len(lengths) + 1) + "|")
+        tables.append("\n".join(lines))
+    return "\n\n".join(tables)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark and print its tables.
+
+    Arguments
+    ---------
+    argv : sequence of str, optional
+        Arguments of the command line.
+
+    Returns
+    -------
+    int
+        0, or 1 after an expected error, or 130 when interrupted.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        _run(args)
+    except (MalaError, OSError) as error:
+        text = os_error_text(error) if isinstance(error, OSError) else error
+        print(f"inference benchmark: error: {text}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("inference benchmark: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _run(args: argparse.Namespace) -> None:
+    threads = args.threads or torch.get_num_threads()
+    if missing := describe(args.sides):
+        print(missing, file=sys.stderr)
+    sides = [side for side in args.sides if not missing_packages(side)]
+    if not sides:
+        raise MalaError("no side is left")
+    limits = Limits(args.max_gigabytes, args.max_seconds)
+    everything: list[Speed] = []
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        paths = write_recordings(args.audio, sorted(set(args.lengths)), place)
+        folders = prepare_folders(sides, args.model, place)
+        with _at_work(sides, folders, threads, place) as workers:
+            for speeds in measure(workers, paths, limits, args.rounds):
+                everything += speeds
+                # Hours may lie between two lengths.
+                print(f"{speeds[0].frames} s is done", file=sys.stderr)
+    print(
+        f"torch {torch.__version__}, {threads} threads, median of "
+        f"{args.rounds}, model "
+        f"{args.model or 'untrained, of conformer_small'}; in parentheses "
+        "what a side that was left out would take\n"
+    )
+    print(report(everything))
+    if args.json:
+        record = [asdict(speed) for speed in everything]
+        with replacing(args.json) as path:
+            path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m mala_asr.benchmarks.inference",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "audio", nargs="+", help="files, folders or patterns of recordings"
+    )
+    parser.add_argument(
+        "--model",
+        type=Path,
+        help="our model folder (default: an untrained one of the sizes of "
+        "SpeechBrain's conformer_small)",
+    )
+    parser.add_argument(
+        "--lengths",
+        nargs="+",
+        type=positive(int),
+        default=list(LENGTHS),
+        help="seconds (default: 10 60 600 3600)",
+    )
+    parser.add_argument(
+        "--sides",
+        nargs="+",
+        choices=SIDES,
+        default=list(SIDES),
+        help="what to compare (default: all)",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=positive(int),
+        default=3,
+        help="how often each is timed (default: 3)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=positive(int),
+        help="CPU threads of each side (default: torch's choice)",
+    )
+    parser.add_argument(
+        "--max-gigabytes",
+        type=positive(float),
+        default=8.0,
+        help="leave out what would take more memory (default: 8)",
+    )
+    parser.add_argument(
+        "--max-seconds",
+        type=positive(float),
+        default=1800.0,
+        help="leave out what would take longer (default: 1800)",
+    )
+    parser.add_argument("--json", type=Path, help="file for all figures")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
