@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mala_asr.inference.engine import Engine
+    from mala_asr.inference.segmentation import Segmentation
     from mala_asr.inference.transcriber import Transcriber
     from mala_asr.inference.transcript import Recording, Segment, Transcript
 
 __version__ = "0.1.0"
 
-__all__ = ["Engine", "Recording", "Segment", "Transcriber", "Transcript"]
+__all__ = [
+    "Engine",
+    "Recording",
+    "Segment",
+    "Segmentation",
+    "Transcriber",
+    "Transcript",
+]
 
 _PLACES = {
     "Engine": "mala_asr.inference.engine",
+    "Segmentation": "mala_asr.inference.segmentation",
     "Transcriber": "mala_asr.inference.transcriber",
     "Recording": "mala_asr.inference.transcript",
     "Segment": "mala_asr.inference.transcript",
