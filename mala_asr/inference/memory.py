@@ -1,10 +1,10 @@
 """What it takes to decode a recording in one pass, known before it starts.
 
 What grows with the length is counted, and a fixed allowance for the block that
-is worked on; the model is there already. Linear attention and CTC's best path make every term
-linear in the length. Two things are not: comparing all frames with each other
-(softmax attention with relative positions), and aligning a transcript that
-did not come from a path.
+is worked on; the model is there already. Linear attention and CTC's best path
+make every term linear in the length. Two things are not: comparing all frames
+with each other (softmax attention with relative positions), and aligning a
+transcript that did not come from a path.
 """
 
 from __future__ import annotations
