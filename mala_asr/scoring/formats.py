@@ -110,7 +110,7 @@ def detect_format(source: Source) -> str:
     ending = Path(source.path).suffix.lower()
     if ending in _ENDINGS:
         return _ENDINGS[ending]
-    filled = [line for line in source.lines() if line.strip()]
+    filled = [line for _, line in source.filled()]
     checks = {
         "jsonl": lambda: tables.is_jsonl(filled),
         "csv": lambda: tables.is_csv(source),

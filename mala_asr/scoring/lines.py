@@ -1,7 +1,7 @@
 """Formats of one utterance a line: trn, Kaldi text and plain lines."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mala_asr.scoring.errors import ScoringError
 from mala_asr.scoring.transcripts import Source, Transcripts, wrong_line
@@ -35,7 +35,16 @@ def read_trn(source: Source) -> Transcripts:
     >>> read_trn(Source("f.trn", "one two (a-1)\\n(a-2)\\n")).texts
     {'a-1': 'one two', 'a-2': ''}
     """
-    return _read(source, "trn", _trn)
+    transcripts = Transcripts("trn")
+    for number, line in source.filled():
+        match = TRN_LINE.match(line)
+        if match is None:
+            raise wrong_line(source, number, "trn")
+        text, key = match.groups()
+        place = source.place(number)
+        refuse_alternatives(place, text)
+        transcripts.add(place, key, text)
+    return transcripts
 
 
 def read_kaldi(source: Source) -> Transcripts:
@@ -56,7 +65,11 @@ def read_kaldi(source: Source) -> Transcripts:
     >>> read_kaldi(Source("text", "a-1 one two\\na-2\\n")).texts
     {'a-1': 'one two', 'a-2': ''}
     """
-    return _read(source, "kaldi", _kaldi)
+    transcripts = Transcripts("kaldi")
+    for number, line in source.filled():
+        key, *text = line.split(maxsplit=1)
+        transcripts.add(source.place(number), key, "".join(text))
+    return transcripts
 
 
 def read_plain(source: Source) -> Transcripts:
@@ -139,33 +152,3 @@ def refuse_alternatives(place: str, text: str) -> None:
             f"{place}: alternatives {{ a / b }} are not chosen from here; "
             "write one of them out, or score this file with sclite"
         )
-
-
-def _read(
-    source: Source,
-    file_format: str,
-    split: Callable[[str], tuple[str, str] | None],
-) -> Transcripts:
-    transcripts = Transcripts(file_format)
-    for number, line in enumerate(source.lines(), start=1):
-        if not line.strip():
-            continue
-        pair = split(line)
-        if pair is None:
-            raise wrong_line(source, number, file_format)
-        key, text = pair
-        place = source.place(number)
-        if file_format == "trn":
-            refuse_alternatives(place, text)
-        transcripts.add(place, key, text)
-    return transcripts
-
-
-def _trn(line: str) -> tuple[str, str] | None:
-    match = TRN_LINE.match(line)
-    return (match[2], match[1]) if match else None
-
-
-def _kaldi(line: str) -> tuple[str, str] | None:
-    key, *text = line.split(maxsplit=1)
-    return key, "".join(text)

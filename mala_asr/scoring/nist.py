@@ -280,7 +280,7 @@ def read_segments(source: Source) -> list[Segment]:
         When a line is not of the format.
     """
     segments = []
-    for number, line in _filled(source):
+    for number, line in _marks(source):
         match = _STM_LINE.match(line)
         if match is None or float(match[4]) > float(match[5]):
             raise wrong_line(source, number, "stm")
@@ -320,7 +320,7 @@ def read_words(source: Source) -> list[TimedWord]:
         When a line is not of the format.
     """
     words = []
-    for number, line in _filled(source):
+    for number, line in _marks(source):
         match = _CTM_LINE.match(line)
         if match is None:
             raise wrong_line(source, number, "ctm")
@@ -366,16 +366,17 @@ def is_ctm(source: Source) -> bool:
 def _all_match(
     source: Source, pattern: re.Pattern[str], times: tuple[int, int]
 ) -> bool:
-    matches = [pattern.match(line) for _, line in _filled(source)]
+    matches = [pattern.match(line) for _, line in _marks(source)]
     # Some decimal point: two counts in a line of words are no times.
     return bool(matches) and all(
         match and any("." in match[time] for time in times) for match in matches
     )
 
 
-def _filled(source: Source) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(source.lines(), start=1):
-        if line.strip() and not line.startswith(";;"):
+def _marks(source: Source) -> Iterator[tuple[int, str]]:
+    """The lines but blank ones and remarks, stripped."""
+    for number, line in source.filled():
+        if not line.startswith(";;"):
             yield number, line.strip()
 
 

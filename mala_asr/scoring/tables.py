@@ -144,9 +144,7 @@ def _wanted(source: Source) -> dict[str, Sequence[str]]:
 
 
 def _json_rows(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(source.lines(), start=1):
-        if not line.strip():
-            continue
+    for number, line in source.filled():
         try:
             row = json.loads(line)
         except ValueError as error:

@@ -1,6 +1,6 @@
 """What every reader of transcripts returns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from mala_asr.scoring.errors import ScoringError
@@ -25,8 +25,9 @@ class Source:
 
     Example
     -------
-    >>> Source("a.txt", "one\\ntwo\\n").lines()
-    ['one', 'two']
+    >>> source = Source("a.txt", "one\\n\\ntwo\\n")
+    >>> source.lines(), list(source.filled())
+    (['one', '', 'two'], [(1, 'one'), (3, 'two')])
     """
 
     path: str
@@ -39,6 +40,12 @@ class Source:
         """Give the lines of the file without their ends."""
         # Not splitlines(): a vertical tab or U+2028 does not end a line here.
         return self.text.removesuffix("\n").split("\n") if self.text else []
+
+    def filled(self) -> Iterator[tuple[int, str]]:
+        """Give the lines that are not blank, with their numbers from 1."""
+        for number, line in enumerate(self.lines(), start=1):
+            if line.strip():
+                yield number, line
 
     def place(self, line: int) -> str:
         """Name a line, counted from 1, for a message."""
