@@ -290,13 +290,12 @@ def _check_fit(lm: LanguageModel, tokenizer: SentencePieceProcessor) -> None:
             "tokenizer than the model's; make one with 'mala-asr train-lm "
             "--unit piece' and the model's tokenizer.model"
         )
-    wanted = unit_pieces(tokenizer) if lm.unit == "piece" else lm.vocabulary
     if lm.unit == "piece":
-        known = set(lm.vocabulary)
-        missing = [piece for piece in wanted if piece not in known]
+        wanted, known = unit_pieces(tokenizer), set(lm.vocabulary)
     else:
-        spelled = spellings(lm.vocabulary, tokenizer)
-        missing = [word for word in wanted if word not in spelled]
+        wanted = lm.vocabulary
+        known = set(spellings(lm.vocabulary, tokenizer))
+    missing = [unit for unit in wanted if unit not in known]
     if len(missing) > (1 - _LEAST_SHARED) * len(wanted):
         raise DecodingError(
             f"the language model {lm.path} does not belong to the model's "
