@@ -201,8 +201,10 @@ class Recognizer:
             One per utterance, in order.
         """
         with _evaluating(self.model):
+            if self._search is None:
+                return self._greedy(encoded)
             found = self._search(encoded.states, encoded.lengths)
-            return self._placed(found, encoded) if self.word_times else found
+            return self._aligned(found, encoded) if self.word_times else found
 
     def _encode(
         self,
@@ -215,28 +217,39 @@ class Recognizer:
         with _evaluating(self.model):
             return Encoded(*self.model.encode(feats, n_frames), seconds)
 
-    def _placed(
+    def _greedy(self, encoded: Encoded) -> list[Hypothesis]:
+        scores, path = _best_path(self.model, encoded.states)
+        counts = encoded.lengths * self.model.ctc_upsampling
+        found = collapse(scores, path, counts, self.tokenizer)
+        if not self.word_times:
+            return found
+        return [
+            with_path_times(
+                hypothesis,
+                path[row, :count],
+                scores[row, :count],
+                self.tokenizer,
+                self.model.frame_shift,
+                seconds,
+            )
+            for row, (hypothesis, count, seconds) in enumerate(
+                zip(found, counts.tolist(), encoded.seconds, strict=True)
+            )
+        ]
+
+    def _aligned(
         self, found: Sequence[Hypothesis], encoded: Encoded
     ) -> list[Hypothesis]:
-        counts = (encoded.lengths * self.model.ctc_upsampling).tolist()
-        settings = self.tokenizer, self.model.frame_shift
-        if self.options.decoder == "ctc_greedy":
-            scores, path = _best_path(self.model, encoded.states)
-            return [
-                with_path_times(
-                    hypothesis,
-                    path[row, :count],
-                    scores[row, :count],
-                    *settings,
-                    seconds,
-                )
-                for row, (hypothesis, count, seconds) in enumerate(
-                    zip(found, counts, encoded.seconds, strict=True)
-                )
-            ]
         log_probs = self.model.ctc_log_probs(encoded.states).cpu()
+        counts = (encoded.lengths * self.model.ctc_upsampling).tolist()
         return [
-            with_times(hypothesis, log_probs[row, :count], *settings, seconds)
+            with_times(
+                hypothesis,
+                log_probs[row, :count],
+                self.tokenizer,
+                self.model.frame_shift,
+                seconds,
+            )
             for row, (hypothesis, count, seconds) in enumerate(
                 zip(found, counts, encoded.seconds, strict=True)
             )
@@ -271,15 +284,14 @@ def _best_path(
 
 def _build_search(
     model: MalaASR, tokenizer: SentencePieceProcessor, options: DecodingOptions
-) -> Search:
+) -> Search | None:
+    """The search of a decoder; None for greedy decoding, which has none."""
     settings = options.settings()
     decoder = settings.pop("decoder")
+    if decoder == "ctc_greedy":
+        return None
     if decoder == "joint":
         return JointBeamSearch(model, tokenizer, **settings)
-    if decoder == "ctc_greedy":
-        return lambda enc, lengths: collapse(
-            *_best_path(model, enc), lengths * model.ctc_upsampling, tokenizer
-        )
     # Its libraries are an extra, which the other decoders do without.
     from mala_asr.decoding.ctc_beam import CTCBeamSearch
     from mala_asr.decoding.rescore import AttentionRescorer
