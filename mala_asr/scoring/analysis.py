@@ -6,7 +6,7 @@ it.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mala_asr.scoring.errors import ScoringError
 from mala_asr.scoring.groups import (
@@ -115,6 +115,10 @@ class Analysis:
     seed: int
     notes: list[str]
     comparison: Comparison | None
+    # Text, record and page ask for the same groups, with their intervals.
+    _groups: dict[str, list[Group]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def groups(self, by: str) -> list[Group]:
         """Count words and errors of parts of the data.
@@ -135,6 +139,11 @@ class Analysis:
         ScoringError
             When the files do not tell the groups.
         """
+        if by not in self._groups:
+            self._groups[by] = self._make_groups(by)
+        return self._groups[by]
+
+    def _make_groups(self, by: str) -> list[Group]:
         names = self.names[by]
         if not names:
             raise ScoringError(
