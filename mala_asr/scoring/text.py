@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from mala_asr.scoring.analysis import Analysis, Comparison
-from mala_asr.scoring.groups import find_confusions, worst
+from mala_asr.scoring.groups import worst
+from mala_asr.scoring.record import confusions_record
 from mala_asr.scoring.report import (
     alignment_lines,
     alignments_text,
@@ -168,21 +169,11 @@ def _worst(analysis: Analysis, top: int) -> Iterator[str]:
 
 
 def _confusions(analysis: Analysis, top: int) -> Iterator[str]:
-    found = find_confusions(analysis.report.utterances)
-    tables: dict[str, list[tuple[str, ...]]] = {
-        "substitutions (said, recognized)": [
-            (said, heard, str(count))
-            for (said, heard), count in found.substitutions.most_common(top)
-        ],
-        "deletions": [(w, str(n)) for w, n in found.deletions.most_common(top)],
-        "insertions": [
-            (w, str(n)) for w, n in found.insertions.most_common(top)
-        ],
-    }
-    for name, rows in tables.items():
+    for kind, rows in confusions_record(analysis, top).items():
+        columns = " (said, recognized)" if kind == "substitutions" else ""
         yield ""
-        yield f"Most frequent {name}:"
-        yield from _table(rows, left=2)
+        yield f"Most frequent {kind}{columns}:"
+        yield from _table([[*map(str, row)] for row in rows], left=2)
 
 
 def _table(rows: Sequence[Sequence[str]], left: int) -> list[str]:
