@@ -338,6 +338,26 @@ def test_a_wrong_model_is_found_before_the_first_run(tmp_path: Path) -> None:
             runs.check_models(wrong, str(corpus))
 
 
+@pytest.mark.parametrize(
+    "decoder, message",
+    [
+        ("ctc_beam, lm: null", "greedy: .*plan.yaml is not an ARPA file"),
+        ("joint", "greedy: .*decoder"),
+    ],
+)
+def test_a_decoder_that_does_not_fit_is_found_before_the_first_run(
+    tmp_path: Path, decoder: str, message: str
+) -> None:
+    corpus = make_tone_corpus(tmp_path / "corpus")
+    place = Place(tmp_path / "out", str(corpus), "features")
+    variants = PLAN.replace("mala: {}", "mala: {ctc_weight: 1.0}")
+    runs.check_decoders(make_plan(tmp_path, variants), place)
+    wrong = variants.replace("ctc_greedy", decoder)
+    plan = make_plan(tmp_path, wrong, lm=str(tmp_path / "plan.yaml"))
+    with pytest.raises(CompareError, match=message):
+        runs.check_decoders(plan, place)
+
+
 def test_overrides_and_language_model_of_the_command_line(
     tmp_path: Path,
 ) -> None:
@@ -514,6 +534,13 @@ def test_wrong_arguments_are_one_line(
     assert found == status
     assert message in captured.err.splitlines()[-1]
     assert captured.out == ""
+
+
+def test_a_plan_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_bytes(b"base: \xff")
+    with pytest.raises(MalaError, match="plan.yaml is not a plan: it is not"):
+        read_plan(path)
 
 
 def test_a_missing_plan_is_one_line(

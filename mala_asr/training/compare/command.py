@@ -52,7 +52,7 @@ def main(
     try:
         with _terminated_like_interrupted():
             return _compare(args, results)
-    except (MalaError, UnicodeDecodeError) as error:
+    except MalaError as error:
         print(f"compare: error: {error}", file=sys.stderr)
     except OSError as error:
         print(f"compare: error: {os_error_text(error)}", file=sys.stderr)
@@ -95,6 +95,7 @@ def _compare(args: argparse.Namespace, results: Path) -> int:
         work_list.check_same_plan(plan, folder)
         try:
             if not args.report_only:
+                work_list.check_decoders(plan, place)
                 deadline = started + 3600 * args.max_hours
                 work_list.work(plan, place, epochs, args.only, deadline)
         except work_list.TimeUp:

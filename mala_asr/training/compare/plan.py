@@ -217,7 +217,13 @@ def read_plan(
     {'attention': 'linear'}
     """
     path = Path(path)
-    values = _load(path.read_text(encoding="utf-8"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PlanError(
+            f"{path} is not a plan: it is not UTF-8 text"
+        ) from error
+    values = _load(text, str(path))
     given = _load(overrides, "the overrides") if overrides.strip() else {}
     try:
         check_keys(values, _KEYS, "no key {!r} in a plan")

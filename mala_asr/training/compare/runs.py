@@ -1,6 +1,7 @@
 """The runs of a comparison: which there are, which are done, doing the rest.
 
     FOLDER/plan.json             what the runs follow
+    FOLDER/manifests, tokenizer  what the decoders were checked with
     FOLDER/scan/VARIANT/RATE     short runs, one for each learning rate
     FOLDER/runs/VARIANT/SEED     the runs that are compared
 
@@ -21,14 +22,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from hyperpyyaml.core import recursive_update
 
 from mala_asr.data.files import replacing, sha256
 from mala_asr.data.librispeech import split_folder
+from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.options import NO_LM
+from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.errors import MalaError
 from mala_asr.training.compare.plan import BEST, Plan, as_yaml
 from mala_asr.training.compare.worker import DECODED, DONE, MEMORY, OUTCOME
@@ -39,7 +42,10 @@ from mala_asr.training.config import (
 )
 from mala_asr.training.curve import LearningCurve
 from mala_asr.training.settings import check_values
-from mala_asr.training.train import make_model
+from mala_asr.training.train import get_tokenizer, make_model, read_sets
+
+if TYPE_CHECKING:
+    from mala_asr.models.asr import MalaASR
 
 logger = logging.getLogger(__name__)
 
@@ -171,13 +177,10 @@ def check_models(plan: Plan, data_folder: str) -> dict[str, Any]:
         hours.
     """
     configs = {}
-    for variant in plan.variants:
-        values = {**plan.changes(variant), "data_folder": data_folder}
-        hparams = build_config(read_config(plan.base, as_yaml(values)))
+    for variant, hparams in _configs(plan, data_folder):
         check_values(hparams)
         try:
-            with torch.device("meta"):
-                make_model(hparams, hparams["vocab_size"] or 32)
+            _without_weights(hparams, hparams["vocab_size"] or 32)
         except MalaError as error:
             raise CompareError(f"variant {variant}: {error}") from error
         configs[variant] = hparams
@@ -190,6 +193,51 @@ def check_models(plan: Plan, data_folder: str) -> dict[str, Any]:
     ):
         split_folder(Path(data_folder), split)
     return shared
+
+
+def check_decoders(plan: Plan, place: Place) -> None:
+    """Build every decoder that the plan names, for the models it will serve.
+
+    Arguments
+    ---------
+    plan : Plan
+        The plan, its models checked.
+    place : Place
+        Where it is followed.
+
+    Raises
+    ------
+    CompareError
+        If a decoder or its language model does not fit a model or the
+        tokenizer: better now than after hours.
+    """
+    configs = [hparams for _, hparams in _configs(plan, place.data_folder)]
+    hparams = configs[0] | {"test_splits": []}  # those are the plan's
+    sets = read_sets(hparams, place.folder)
+    tokenizer = get_tokenizer(hparams, place.folder, sets["train"], saved=False)
+    models = [_without_weights(config, len(tokenizer)) for config in configs]
+    # That is all in which the models differ for a decoder.
+    kinds = {model.has_decoder: model for model in models}
+    for name, options in plan.decoders.items():
+        for model in kinds.values():
+            try:
+                Recognizer(model, tokenizer, options)
+            except DecodingError as error:
+                raise CompareError(f"decoders: {name}: {error}") from error
+
+
+def _configs(
+    plan: Plan, data_folder: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each variant's name and its config, built."""
+    for variant in plan.variants:
+        values = {**plan.changes(variant), "data_folder": data_folder}
+        yield variant, build_config(read_config(plan.base, as_yaml(values)))
+
+
+def _without_weights(hparams: dict[str, Any], vocab_size: int) -> MalaASR:
+    with torch.device("meta"):
+        return make_model(hparams, vocab_size)
 
 
 def scan_runs(plan: Plan, place: Place, epochs: int) -> list[Run]:
