@@ -6,7 +6,7 @@ has the fewest errors there can be: substitution, deletion and insertion cost
 1 each (Levenshtein).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import jiwer
@@ -14,6 +14,8 @@ import jiwer
 from mala_asr.scoring.pairs import pair
 
 EDIT_COSTS = {"substitution": 1, "deletion": 1, "insertion": 1}
+# Utterances whose alignments by character are held at a time.
+_BLOCK = 1000
 
 
 @dataclass(frozen=True)
@@ -282,9 +284,17 @@ def character_counts(report: WerReport) -> EditCounts:
     >>> counts.deletions, counts.words
     (1, 7)
     """
+    utterances = report.utterances
+    return total(
+        _count_characters(utterances[start : start + _BLOCK])
+        for start in range(0, len(utterances), _BLOCK)
+    )
+
+
+def _count_characters(utterances: Sequence[UtteranceScore]) -> EditCounts:
     aligned = jiwer.process_characters(
-        [" ".join(u.reference) for u in report.utterances],
-        [" ".join(u.hypothesis) for u in report.utterances],
+        [" ".join(u.reference) for u in utterances],
+        [" ".join(u.hypothesis) for u in utterances],
     )
     return EditCounts(
         aligned.hits,
