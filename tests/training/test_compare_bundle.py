@@ -7,6 +7,7 @@ import pytest
 import soundfile
 import torch
 
+from mala_asr.data.audio import AudioError
 from mala_asr.data.librispeech import prepare_librispeech
 from mala_asr.data.manifest import read_manifest
 from mala_asr.training.compare.bundle import BundleError, main, pack, unpack
@@ -54,6 +55,26 @@ def test_unpacking_again_changes_nothing(corpus: Path, tmp_path: Path) -> None:
     unpack(tmp_path / "speech.tar", tmp_path / "out")
     assert len(times) == SPLITS["tone-dev"]
     assert all(p.stat().st_mtime_ns == time for p, time in times.items())
+
+
+def test_other_opus_files_stay_as_they_are(
+    corpus: Path, tmp_path: Path
+) -> None:
+    pack(corpus, ["tone-dev"], tmp_path / "speech.tar", ENOUGH)
+    own = tmp_path / "out" / "own.opus"
+    own.parent.mkdir()
+    own.write_text("mine")
+    assert unpack(tmp_path / "speech.tar", own.parent) == SPLITS["tone-dev"]
+    assert own.read_text() == "mine"
+
+
+def test_half_a_recording_is_not_packed(corpus: Path, tmp_path: Path) -> None:
+    whole = next((corpus / "tone-dev").rglob("*.flac")).read_bytes()
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "a.flac").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(AudioError, match=r"a\.flac is damaged"):
+        pack(tmp_path, ["dev"], tmp_path / "speech.tar", ENOUGH)
+    assert not (tmp_path / "speech.tar").exists()
 
 
 def test_too_much_speech_is_refused(corpus: Path, tmp_path: Path) -> None:

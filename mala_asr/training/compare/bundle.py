@@ -20,7 +20,7 @@ from pathlib import Path
 
 import soundfile
 
-from mala_asr.data.audio import SAMPLE_RATE, audio_info
+from mala_asr.data.audio import SAMPLE_RATE, audio_info, read_audio
 from mala_asr.data.files import replacing
 from mala_asr.data.librispeech import (
     AUDIO_SUFFIXES,
@@ -63,6 +63,8 @@ def pack(
     ------
     BundleError
         If it would be too large, or a recording is not of 16 kHz and mono.
+    AudioError
+        If a recording cannot be read whole.
     """
     roots = {name: split_folder(data_folder, name) for name in splits}
     with replacing(path) as temporary:
@@ -109,15 +111,20 @@ def unpack(path: Path, folder: Path) -> int:
     ------
     BundleError
         If the file is no bundle.
+    AudioError
+        If a recording in it is damaged.
     """
     try:
         with tarfile.open(path, "r:") as tar:
             tar.extractall(folder, filter="data")
+            # Any other ones that lie there are not ours to replace.
+            packed = sorted(
+                folder / name for name in tar.getnames() if name.endswith(_OPUS)
+            )
     except tarfile.TarError as error:
         raise BundleError(
             f"{path} is no bundle ({error}); pack it anew"
         ) from error
-    packed = sorted(folder.rglob(f"*{_OPUS}"))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(_write_flac, packed))
     return len(packed)
@@ -139,12 +146,11 @@ def _packed(path: Path) -> bytes:
             f"{path} has {info.sample_rate} Hz and {info.channels} channels; "
             f"a bundle holds {SAMPLE_RATE} Hz and one channel"
         )
-    samples, rate = soundfile.read(path, dtype="int16")
     buffer = io.BytesIO()
     soundfile.write(
         buffer,
-        samples,
-        rate,
+        read_audio(path).numpy(),
+        SAMPLE_RATE,
         format="OGG",
         subtype="OPUS",
         compression_level=_COMPRESSION,
@@ -155,9 +161,9 @@ def _packed(path: Path) -> bytes:
 def _write_flac(path: Path) -> None:
     target = path.with_suffix(".flac")
     if not target.exists():
-        samples, rate = soundfile.read(path, dtype="int16")
+        samples = read_audio(path).numpy()
         with replacing(target) as temporary:
-            soundfile.write(temporary, samples, rate, format="FLAC")
+            soundfile.write(temporary, samples, SAMPLE_RATE, format="FLAC")
     path.unlink()
 
 
