@@ -180,6 +180,10 @@ def check_run_options(
         return run_opts[name] if given else options.get(name, run_opts[name])
 
     device = chosen("device") or infer_device()
+    if device == "auto":
+        raise TrainingError(
+            "--device auto is what a training does without: leave it out"
+        )
     find_device(device)
     for name in ("precision", "eval_precision"):
         if device == "cpu" and chosen(name) != "fp32":

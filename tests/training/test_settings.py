@@ -23,6 +23,7 @@ from mala_asr.training.settings import (
         ({}, {"precision": "fp16"}, "--precision fp16 is for GPUs"),
         ({"eval_precision": "fp16"}, {}, "--eval_precision fp16 is for GPUs"),
         ({"data_parallel_backend": True}, {}, "torchrun"),
+        ({"device": "auto"}, {}, "leave it out"),
     ],
 )
 def test_options_that_cannot_work_are_refused(
