@@ -156,7 +156,7 @@ def _checksums(url: str) -> dict[str, str]:
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
             lines = response.read().decode().splitlines()
-    except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise _unreachable(url, error) from error
     pairs = [line.split() for line in lines]
     return {

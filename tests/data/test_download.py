@@ -250,6 +250,12 @@ def test_no_server_is_one_line(tmp_path, server):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["mirror", "http://[", "nothing://x"])
+def test_what_is_no_address_is_one_line(tmp_path, url):
+    with pytest.raises(DownloadError, match="try another --base-url"):
+        download_corpus("mini-librispeech", None, tmp_path, base_url=url)
+
+
 @pytest.mark.parametrize(
     "members",
     [
