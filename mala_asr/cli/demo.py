@@ -88,12 +88,14 @@ def run_demo(
     from speechbrain.utils.run_opts import RunOptions
 
     from mala_asr.data.synthetic import make_corpus
+    from mala_asr.devices import find_device
     from mala_asr.inference.export import export_run
     from mala_asr.inference.transcriber import Transcriber
     from mala_asr.scoring.report import summary_text
     from mala_asr.training.train import run as train
 
     start = time.monotonic()
+    device = str(find_device(device))  # or it is missed after the synthesis
     _announce("1/4 speech: synthesizing a corpus")
     corpus = make_corpus(folder / "corpus", minutes)
 

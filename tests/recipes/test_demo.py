@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mala_asr.cli.demo import run_demo
+from mala_asr.devices import DeviceError
 
 pytest.importorskip("espeakng_loader")
 
@@ -26,6 +27,14 @@ def process_state() -> Iterator[None]:
     sys.excepthook = hook
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+def test_a_missing_device_is_found_before_the_synthesis(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(DeviceError, match="cuda:99"):
+        run_demo(tmp_path, device="cuda:99")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_demo_goes_the_whole_way(
