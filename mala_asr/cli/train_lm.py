@@ -16,6 +16,7 @@ import argparse
 from pathlib import Path
 
 from mala_asr.cli.arguments import positive
+from mala_asr.errors import UsageError
 
 HELP = "estimate an n-gram language model"
 
@@ -83,15 +84,14 @@ def run(args: argparse.Namespace) -> int:
     int
         The exit status.
     """
-    from mala_asr.data.tokenizer import load_tokenizer, read_texts
-    from mala_asr.decoding.errors import DecodingError
-    from mala_asr.decoding.ngram import perplexity, train_language_model
-
     if (args.unit == "piece") != (args.tokenizer is not None):
-        raise DecodingError(
+        raise UsageError(
             "--tokenizer and --unit piece go together: words need no "
             "tokenizer, and pieces are the tokenizer's"
         )
+    from mala_asr.data.tokenizer import load_tokenizer, read_texts
+    from mala_asr.decoding.ngram import perplexity, train_language_model
+
     tokenizer = args.tokenizer and load_tokenizer(args.tokenizer)
     heldout = read_texts(args.heldout)
     texts = [text for path in args.texts for text in read_texts(path)]

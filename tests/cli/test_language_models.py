@@ -79,8 +79,8 @@ def test_train_lm_prints_path_and_figures(
     assert "(0 of 15 pieces)" in capsys.readouterr().out
     for name in ("word.arpa", "word.json", "piece.arpa", "piece.bin"):
         assert (tmp_path / name).is_file()
-    assert main([*common, "--unit", "piece"]) == 1
-    assert main([*common, *tokenizer]) == 1
+    assert main([*common, "--unit", "piece"]) == 2
+    assert main([*common, *tokenizer]) == 2
     assert capsys.readouterr().err.count("go together") == 2
 
 
