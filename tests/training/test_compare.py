@@ -280,6 +280,13 @@ def test_a_changed_plan_is_refused_by_name(
     check_same_plan(plan, tmp_path / "out")
 
 
+def test_a_damaged_file_is_named(plan: Plan, tmp_path: Path) -> None:
+    check_same_plan(plan, tmp_path)
+    (tmp_path / "plan.json").write_text("{")
+    with pytest.raises(CompareError, match="plan.json is damaged"):
+        check_same_plan(plan, tmp_path)
+
+
 def test_more_work_is_no_change(plan: Plan, tmp_path: Path) -> None:
     check_same_plan(plan, tmp_path / "out")
     more = PLAN.replace("mala: {}", "mala: {}\n  linear: {attention: linear}")

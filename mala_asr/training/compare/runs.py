@@ -151,8 +151,19 @@ def read_json(path: Path) -> dict[str, Any]:
     -------
     dict
         What is in it; nothing where there is no file.
+
+    Raises
+    ------
+    CompareError
+        If it is damaged, as by a disk that was full.
     """
-    return json.loads(path.read_text()) if path.is_file() else {}
+    try:
+        return json.loads(path.read_text()) if path.is_file() else {}
+    except ValueError as error:
+        raise CompareError(
+            f"{path} is damaged ({error}); delete it, and the same command "
+            "goes on"
+        ) from error
 
 
 def check_models(plan: Plan, data_folder: str) -> dict[str, Any]:
