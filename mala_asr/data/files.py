@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -53,6 +55,29 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(
+    path: str | os.PathLike[str], content: Mapping[str, Any]
+) -> None:
+    """Write a file of JSON, whole or not at all.
+
+    Arguments
+    ---------
+    path : str or os.PathLike
+        The file to write.
+    content : Mapping
+        What goes into it.
+
+    Example
+    -------
+    >>> path = getfixture("tmp_path") / "a.json"
+    >>> write_json(path, {"epochs": 2})
+    >>> path.read_text()
+    '{\\n  "epochs": 2\\n}\\n'
+    """
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def sha256(path: str | os.PathLike[str]) -> str:

@@ -5,7 +5,6 @@ Nothing is left out, and nothing of the run but its result files is written.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mala_asr.data.batching import read_batches
-from mala_asr.data.files import replacing
+from mala_asr.data.files import write_json
 from mala_asr.data.manifest import Utterance
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.scoring.report import write_wer_files
@@ -84,5 +83,4 @@ def write_results(
     for name, report in reports.items():
         write_wer_files(folder, name, report)
         figures[name] = {**report.summary(), **details}
-    with replacing(folder / "results.json") as path:
-        path.write_text(json.dumps(figures, indent=2) + "\n")
+    write_json(folder / "results.json", figures)

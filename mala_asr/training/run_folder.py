@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mala_asr import __version__
-from mala_asr.data.files import replacing, sha256
+from mala_asr.data.files import sha256, write_json
 from mala_asr.data.manifest import Utterance
 from mala_asr.models.checkpoints import list_checkpoints
 from mala_asr.training.settings import TrainingError, decoding_options
@@ -98,8 +98,7 @@ def describe_run(
             "version": __version__,
         },
     }
-    with replacing(folder / "model.json") as path:
-        path.write_text(json.dumps(description, indent=2) + "\n")
+    write_json(folder / "model.json", description)
 
 
 def is_resumed(folder: Path) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from mala_asr import __version__
-from mala_asr.data.files import replacing
+from mala_asr.data.files import replacing, write_json
 from mala_asr.training.compare.results import RESAMPLES, Comparison
 from mala_asr.training.compare.runs import Run, best_rate, is_decoded
 
@@ -39,8 +38,7 @@ def write_report(found: Comparison, facts: dict[str, Any], dest: Path) -> Path:
         for run in _all_runs(found):
             if is_decoded(run, decoder, made):
                 _copy_hypotheses(run, decoder, made["sets"], hypotheses)
-    with replacing(dest / "results.json") as path:
-        path.write_text(json.dumps(as_record(found), indent=2) + "\n")
+    write_json(dest / "results.json", as_record(found))
     if any(run.curve() for run in _all_runs(found)):
         with replacing(dest / "learning_curves.png") as path:
             draw_curves(found, path)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from hyperpyyaml.core import recursive_update
 
-from mala_asr.data.files import replacing, sha256
+from mala_asr.data.files import sha256, write_json
 from mala_asr.data.librispeech import split_folder
 from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.options import NO_LM
@@ -622,8 +622,7 @@ def check_same_plan(plan: Plan, folder: Path) -> None:
             "give another --output_folder"
         )
     now["variants"] = {**kept.get("variants", {}), **now["variants"]}
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(now, indent=2) + "\n")
+    write_json(path, now)
 
 
 def _trained_by(plan: Plan) -> dict[str, dict[str, Any]]:

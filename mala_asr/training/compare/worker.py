@@ -29,7 +29,7 @@ from typing import Any
 from speechbrain.utils.run_opts import RunOptions
 
 from mala_asr.data.audio import audio_info
-from mala_asr.data.files import replacing
+from mala_asr.data.files import write_json
 from mala_asr.data.librispeech import (
     AUDIO_SUFFIXES,
     CorpusError,
@@ -121,7 +121,7 @@ def train_run(
         "batch_order": batch_order(hparams, folder),
         "peak_rate": hparams["schedule"].peak,
     }
-    _write_json(folder / OUTCOME, facts)
+    write_json(folder / OUTCOME, facts)
     if not keep_weights:
         shutil.rmtree(folder / "save", ignore_errors=True)
 
@@ -211,7 +211,7 @@ def decode_run(
                     target / f"hyp_{split}.trn",
                     {u.id: " ".join(u.hypothesis) for u in report.utterances},
                 )
-        _write_json(target / DONE, {**facts, "checkpoints": names})
+        write_json(target / DONE, {**facts, "checkpoints": names})
 
 
 def blind_utterances(data_folder: Path, name: str) -> list[Utterance]:
@@ -266,12 +266,7 @@ def _noting_memory(folder: Path) -> Iterator[None]:
             ("device", peak_device_memory()),
         ):
             peaks[name] = max(peak or 0, peaks.get(name, 0))
-        _write_json(path, peaks)
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
+        write_json(path, peaks)
 
 
 def _no_speech(utterance: Utterance, speed: float) -> Any:
