@@ -9,23 +9,25 @@ is left out and said so.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
-from mala_asr.benchmarks.arguments import positive
+from mala_asr.benchmarks.command import (
+    add_measuring,
+    positive,
+    run_benchmark,
+)
 from mala_asr.benchmarks.workers import Worker
-from mala_asr.data.files import replacing
-from mala_asr.errors import MalaError, os_error_text
+from mala_asr.data.files import replacing, write_json
 
 MALA = "MALA"
 COMPILED = "MALA, compiled"
@@ -457,14 +459,16 @@ def _draw_one(
     axes.grid(alpha=0.3)
 
 
-def main(what: str, description: str, argv: Sequence[str] | None = None) -> int:
+def main(
+    what: str, description: str | None, argv: Sequence[str] | None = None
+) -> int:
     """Run a cost benchmark and print its tables.
 
     Arguments
     ---------
     what : str
         ``attention`` or ``encoder``.
-    description : str
+    description : str, optional
         For the help.
     argv : sequence of str, optional
         Arguments of the command line.
@@ -472,19 +476,10 @@ def main(what: str, description: str, argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0, or 1 after an expected error, or 130 when interrupted.
+        Exit status, as of `run_benchmark`.
     """
-    args = _parser(what, description).parse_args(argv)
-    try:
-        _run(what, args)
-    except (MalaError, OSError) as error:
-        text = os_error_text(error) if isinstance(error, OSError) else error
-        print(f"{what} benchmark: error: {text}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"{what} benchmark: interrupted", file=sys.stderr)
-        return 130
-    return 0
+    arguments, work = partial(_add_arguments, what), partial(_run, what)
+    return run_benchmark(what, description, arguments, work, argv)
 
 
 def _run(what: str, args: argparse.Namespace) -> None:
@@ -516,19 +511,13 @@ def _run(what: str, args: argparse.Namespace) -> None:
         everything += costs
     if args.json:
         record = {"peaks": peaks, "costs": [asdict(c) for c in everything]}
-        with replacing(args.json) as path:
-            path.write_text(json.dumps(record, indent=1) + "\n")
+        write_json(args.json, record)
     if args.plot:
         with replacing(args.plot) as path:
             draw(everything, path)
 
 
-def _parser(what: str, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m mala_asr.benchmarks.{what}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _add_arguments(what: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
@@ -554,26 +543,8 @@ def _parser(what: str, description: str) -> argparse.ArgumentParser:
         default=list(SIDES),
         help="what to measure; the others are compared with the first",
     )
-    parser.add_argument(
-        "--rounds",
-        type=positive(int),
-        default=3,
-        help="how often each is timed (default: 3)",
-    )
-    parser.add_argument(
-        "--max-gigabytes",
-        type=positive(float),
-        default=4.0,
-        help="leave out what would take more memory (default: 4)",
-    )
-    parser.add_argument(
-        "--max-seconds",
-        type=positive(float),
-        default=60.0,
-        help="leave out what would take longer (default: 60)",
-    )
+    add_measuring(parser, gigabytes=4.0, seconds=60.0)
     parser.add_argument("--plot", type=Path, help="PNG to draw")
-    parser.add_argument("--json", type=Path, help="file for all figures")
     parser.set_defaults(layers=1)
     if what == "encoder":
         parser.add_argument(
@@ -582,4 +553,3 @@ def _parser(what: str, description: str) -> argparse.ArgumentParser:
             default=12,
             help="layers of the encoder (default: 12)",
         )
-    return parser

@@ -18,18 +18,19 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
+from mala_asr.benchmarks.command import add_model, run_benchmark
 from mala_asr.data.manifest import Utterance, read_manifest
 from mala_asr.decoding import DECODERS, DecodingOptions
 from mala_asr.decoding.errors import DecodingError
 from mala_asr.decoding.options import NO_LM, uses_lm
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.devices import find_device
-from mala_asr.errors import MalaError
 from mala_asr.inference.model_folder import LoadedModel, load_model_folder
 from mala_asr.inference.tuning import (
     BATCH_SECONDS,
@@ -40,34 +41,8 @@ from mala_asr.inference.tuning import (
 from mala_asr.training.evaluate import evaluate_set
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table.
-
-    Arguments
-    ---------
-    argv : sequence of str, optional
-        The arguments; those of the process if None.
-
-    Returns
-    -------
-    int
-        0, or 1 after an expected error.
-    """
-    args = _parser().parse_args(argv)
-    try:
-        _run(args)
-    except MalaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--model", required=True, help="model folder")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
     parser.add_argument(
         "--dev", required=True, metavar="CSV", help="manifest to tune on"
     )
@@ -92,8 +67,6 @@ def _parser() -> argparse.ArgumentParser:
         choices=DECODERS,
         help="(default: all that the model has)",
     )
-    parser.add_argument("--device", default="auto")
-    return parser
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -174,6 +147,8 @@ def _measured(
     rate = "n/a" if report.wer is None else f"{report.wer:.2f}"
     return f"{rate} ({elapsed / seconds:.3f})"
 
+
+main = partial(run_benchmark, "decoders", __doc__, _add_arguments, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from mala_asr.benchmarks.arguments import positive
+from mala_asr.benchmarks.command import positive, run_benchmark
 from mala_asr.benchmarks.host_search import HostBeamSearch
 from mala_asr.data.audio import audio_info, read_audio
 from mala_asr.data.tokenizer import load_tokenizer, train_tokenizer
@@ -416,53 +417,34 @@ def _audio(folder: Path) -> Iterator[Path]:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print its tables.
-
-    Arguments
-    ---------
-    argv : sequence of str, optional
-        Arguments of the command line.
-
-    Returns
-    -------
-    int
-        0, 1 after an expected error, or 130 when it was interrupted; the
-        tables are then of what had been searched.
-    """
-    args = _parser().parse_args(argv)
+def _run(args: argparse.Namespace) -> None:
     torch.set_num_threads(args.threads)
-    try:
-        if args.model is None:
-            source = f"untrained model of {CONFIG}"
-            model, tokenizer = untrained_model()
-        else:
-            source = f"model {args.model}"
-            loaded = load_model_folder(args.model)
-            model, tokenizer = loaded.model, loaded.tokenizer
-        ours = OurSide(model, tokenizer, args)
-        if args.audio is None:
-            source += ", noise"
-            waves = noise(args.utterances, args.seconds, model.sample_rate)
-        else:
-            source += f", audio {args.audio}"
-            waves = recordings(
-                args.audio, args.utterances, args.seconds, model.sample_rate
-            )
-    except MalaError as error:
-        print(f"decoding benchmark: error: {error}", file=sys.stderr)
-        return 1
-    results, status = [], 0
+    if args.model is None:
+        source = f"untrained model of {CONFIG}"
+        model, tokenizer = untrained_model()
+    else:
+        source = f"model {args.model}"
+        loaded = load_model_folder(args.model)
+        model, tokenizer = loaded.model, loaded.tokenizer
+    ours = OurSide(model, tokenizer, args)
+    if args.audio is None:
+        source += ", noise"
+        waves = noise(args.utterances, args.seconds, model.sample_rate)
+    else:
+        source += f", audio {args.audio}"
+        waves = recordings(
+            args.audio, args.utterances, args.seconds, model.sample_rate
+        )
+    results: list[list[Found]] = []
     try:
         for found in measure([HostSide(model, args), ours], model, waves):
             results.append(found)
-    except KeyboardInterrupt:
-        status = 130
-    if results:
-        searched = waves[: len(results)]
-        print(f"{source}\n{_settings(args, model, searched)}\n")
-        print(report(*zip(*results, strict=True)))
-    return status
+    finally:
+        # Also of what an interrupted run has searched.
+        if results:
+            searched = waves[: len(results)]
+            print(f"{source}\n{_settings(args, model, searched)}\n")
+            print(report(*zip(*results, strict=True)))
 
 
 def _settings(
@@ -478,12 +460,7 @@ def _settings(
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m mala_asr.benchmarks.decoding",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         type=Path,
@@ -529,8 +506,9 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         help="of the processor (default: 1)",
     )
-    return parser
 
+
+main = partial(run_benchmark, "decoding", __doc__, _add_arguments, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

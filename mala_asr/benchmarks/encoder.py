@@ -11,26 +11,11 @@ SpeechBrain's with each of its attentions. Frames are those of the encoder,
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 
 from mala_asr.benchmarks import cost
 
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print its tables.
-
-    Arguments
-    ---------
-    argv : sequence of str, optional
-        Arguments of the command line.
-
-    Returns
-    -------
-    int
-        0, or 1 after an expected error, or 130 when interrupted.
-    """
-    return cost.main("encoder", __doc__ or "", argv)
-
+main = partial(cost.main, "encoder", __doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,19 +13,23 @@ are missing are named and left out.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import soundfile
 import torch
 
-from mala_asr.benchmarks.arguments import positive
+from mala_asr.benchmarks.command import (
+    add_measuring,
+    positive,
+    run_benchmark,
+)
 from mala_asr.benchmarks.cost import Limits
 from mala_asr.benchmarks.inference_models import prepare_folders
 from mala_asr.benchmarks.inference_sides import (
@@ -36,8 +40,8 @@ from mala_asr.benchmarks.inference_sides import (
 )
 from mala_asr.benchmarks.workers import Worker
 from mala_asr.data.audio import SAMPLE_RATE, read_audio
-from mala_asr.data.files import replacing
-from mala_asr.errors import MalaError, os_error_text
+from mala_asr.data.files import write_json
+from mala_asr.errors import MalaError
 from mala_asr.inference.inputs import find_recordings
 
 LENGTHS = (10, 60, 600, 3600)
@@ -256,32 +260,6 @@ def report(speeds: Sequence[Speed]) -> str:
     return "\n\n".join(tables)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print its tables.
-
-    Arguments
-    ---------
-    argv : sequence of str, optional
-        Arguments of the command line.
-
-    Returns
-    -------
-    int
-        0, or 1 after an expected error, or 130 when interrupted.
-    """
-    args = _parser().parse_args(argv)
-    try:
-        _run(args)
-    except (MalaError, OSError) as error:
-        text = os_error_text(error) if isinstance(error, OSError) else error
-        print(f"inference benchmark: error: {text}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("inference benchmark: interrupted", file=sys.stderr)
-        return 130
-    return 0
-
-
 def _run(args: argparse.Namespace) -> None:
     threads = args.threads or torch.get_num_threads()
     if missing := describe(args.sides):
@@ -308,17 +286,10 @@ def _run(args: argparse.Namespace) -> None:
     )
     print(report(everything))
     if args.json:
-        record = [asdict(speed) for speed in everything]
-        with replacing(args.json) as path:
-            path.write_text(json.dumps(record, indent=1) + "\n")
+        write_json(args.json, [asdict(speed) for speed in everything])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m mala_asr.benchmarks.inference",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "audio", nargs="+", help="files, folders or patterns of recordings"
     )
@@ -343,31 +314,14 @@ def _parser() -> argparse.ArgumentParser:
         help="what to compare (default: all)",
     )
     parser.add_argument(
-        "--rounds",
-        type=positive(int),
-        default=3,
-        help="how often each is timed (default: 3)",
-    )
-    parser.add_argument(
         "--threads",
         type=positive(int),
         help="CPU threads of each side (default: torch's choice)",
     )
-    parser.add_argument(
-        "--max-gigabytes",
-        type=positive(float),
-        default=8.0,
-        help="leave out what would take more memory (default: 8)",
-    )
-    parser.add_argument(
-        "--max-seconds",
-        type=positive(float),
-        default=1800.0,
-        help="leave out what would take longer (default: 1800)",
-    )
-    parser.add_argument("--json", type=Path, help="file for all figures")
-    return parser
+    add_measuring(parser, gigabytes=8.0, seconds=1800.0)
 
+
+main = partial(run_benchmark, "inference", __doc__, _add_arguments, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from multiprocessing import get_context
 from statistics import median
@@ -28,14 +29,13 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from mala_asr.benchmarks.arguments import positive
+from mala_asr.benchmarks.command import add_model, positive, run_benchmark
 from mala_asr.benchmarks.sides import CONFIG, build_model, shared_config
 from mala_asr.data.audio import read_audio
 from mala_asr.data.manifest import Utterance, read_manifest
 from mala_asr.decoding import DecodingOptions
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.devices import find_device
-from mala_asr.errors import MalaError
 from mala_asr.inference.long_form import LongFormDecoder
 from mala_asr.inference.memory import one_pass_bytes
 from mala_asr.inference.model_folder import LoadedModel, load_model_folder
@@ -50,33 +50,7 @@ _MIB = 2**20
 _DECODER = "ctc_greedy"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print a table.
-
-    Arguments
-    ---------
-    argv : sequence of str, optional
-        The arguments; those of the process if None.
-
-    Returns
-    -------
-    int
-        0, or 1 after an expected error.
-    """
-    args = _parser().parse_args(argv)
-    try:
-        args.run(args)
-    except MalaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(required=True)
     cost = commands.add_parser("cost", help="time and memory of one pass")
     cost.add_argument(
@@ -89,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     cost.add_argument("--repeats", type=positive(int), default=3)
     cost.set_defaults(run=_run_cost)
     wer = commands.add_parser("wer", help="word error rates of every way")
-    wer.add_argument("--model", required=True, help="model folder")
+    add_model(wer)
     wer.add_argument(
         "--set", required=True, metavar="CSV", help="manifest of utterances"
     )
@@ -110,9 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         "--chunk-length", type=positive(float), default=CHUNK_LENGTH
     )
     wer.add_argument("--decoder", default=_DECODER)
-    wer.add_argument("--device", default="auto")
     wer.set_defaults(run=_run_wer)
-    return parser
 
 
 @dataclass(frozen=True)
@@ -366,6 +338,12 @@ def _read(utterance: Utterance, loaded: LoadedModel) -> torch.Tensor:
         loaded.model.sample_rate,
     )
 
+
+def _run(args: argparse.Namespace) -> None:
+    args.run(args)
+
+
+main = partial(run_benchmark, "long_form", __doc__, _add_arguments, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,17 +16,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import mean, quantiles
 
 import torch
 from tqdm import tqdm
 
-from mala_asr.benchmarks.arguments import positive
+from mala_asr.benchmarks.command import add_model, positive, run_benchmark
 from mala_asr.data.audio import read_audio
 from mala_asr.data.manifest import Utterance, read_manifest
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.devices import find_device
-from mala_asr.errors import MalaError
 from mala_asr.inference.model_folder import load_model_folder
 from mala_asr.inference.stream import SpeechStream
 from mala_asr.scoring.wer import score
@@ -35,34 +35,8 @@ _PIECE = 0.02  # seconds that arrive at once
 CHUNKS = (0.16, 0.32, 0.64, 1.28, 2.56)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table.
-
-    Arguments
-    ---------
-    argv : sequence of str, optional
-        The arguments; those of the process if None.
-
-    Returns
-    -------
-    int
-        0, or 1 after an expected error.
-    """
-    args = _parser().parse_args(argv)
-    try:
-        _run(args)
-    except MalaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--model", required=True, help="model folder")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
     parser.add_argument(
         "--set", required=True, metavar="CSV", help="manifest of utterances"
     )
@@ -82,8 +56,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="seconds of the past to see, beside all of it",
     )
-    parser.add_argument("--device", default="auto")
-    return parser
 
 
 @dataclass
@@ -236,6 +208,8 @@ def _full_context(
         f"| {elapsed / seconds:.4f} |"
     )
 
+
+main = partial(run_benchmark, "streaming", __doc__, _add_arguments, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -19,21 +19,21 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
-from mala_asr.benchmarks.arguments import positive
 from mala_asr.benchmarks.batches import (
     RawBatch,
     corpus_batches,
     noise_batches,
 )
+from mala_asr.benchmarks.command import positive, run_benchmark
 from mala_asr.benchmarks.sides import OURS, STOCK, shared_config
 from mala_asr.benchmarks.stopwatch import backward
 from mala_asr.benchmarks.workers import Worker
-from mala_asr.errors import MalaError
 
 _MODULE = "mala_asr.benchmarks.worker"
 
@@ -190,45 +190,22 @@ def _parts_table(result: Measurement) -> list[str]:
     return lines
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print its tables.
-
-    Arguments
-    ---------
-    argv : sequence of str, optional
-        Arguments of the command line.
-
-    Returns
-    -------
-    int
-        0, or 1 after an expected error.
-    """
-    args = _parser().parse_args(argv)
+def _run(args: argparse.Namespace) -> None:
     vocab_size = shared_config()["vocab_size"]
-    try:
-        if args.data_folder is None:
-            batches = noise_batches(args.seconds, vocab_size)
-        else:
-            batches = corpus_batches(args.data_folder, args.seconds, vocab_size)
-        results = measure(batches, [STOCK, *args.sides], args.repeats)
-    except MalaError as error:
-        print(f"training benchmark: error: {error}", file=sys.stderr)
-        return 1
+    if args.data_folder is None:
+        batches = noise_batches(args.seconds, vocab_size)
+    else:
+        batches = corpus_batches(args.data_folder, args.seconds, vocab_size)
+    results = measure(batches, [STOCK, *args.sides], args.repeats)
     print(
         f"torch {torch.__version__}, {torch.get_num_threads()} threads; "
         f"{len(batches)} batches of {args.seconds:.0f} s, "
         f"{args.repeats} rounds\n"
     )
     print(report(results))
-    return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m mala_asr.benchmarks.training",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data_folder",
         type=Path,
@@ -253,8 +230,9 @@ def _parser() -> argparse.ArgumentParser:
         default=list(OURS),
         help=f"what to compare with {STOCK} (default: all)",
     )
-    return parser
 
+
+main = partial(run_benchmark, "training", __doc__, _add_arguments, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

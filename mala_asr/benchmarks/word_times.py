@@ -13,9 +13,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+from mala_asr.benchmarks.command import run_benchmark
 from mala_asr.data.audio import read_audio
 from mala_asr.data.synthetic import (
     TEST,
@@ -26,7 +28,6 @@ from mala_asr.data.synthetic import (
 from mala_asr.decoding.alignment import with_times
 from mala_asr.decoding.hypothesis import Hypothesis, Span
 from mala_asr.decoding.recognizer import Recognizer
-from mala_asr.errors import MalaError
 from mala_asr.inference.model_folder import LoadedModel, load_model_folder
 
 # Of training speech, which the demo's corpus has; the test set is the same
@@ -34,33 +35,15 @@ from mala_asr.inference.model_folder import LoadedModel, load_model_folder
 _MINUTES = 45.0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the mean absolute error.
-
-    Arguments
-    ---------
-    argv : sequence of str, optional
-        The arguments; those of the process if None.
-
-    Returns
-    -------
-    int
-        0, or 1 after an expected error.
-    """
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="model folder")
     parser.add_argument(
         "--corpus", required=True, type=Path, help="the synthetic corpus"
     )
-    args = parser.parse_args(argv)
-    try:
-        errors = start_errors(load_model_folder(args.model), args.corpus)
-    except MalaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+
+
+def _run(args: argparse.Namespace) -> None:
+    errors = start_errors(load_model_folder(args.model), args.corpus)
     absolute = [abs(error) for error in errors]
     print(
         f"starts of {len(errors)} words: mean absolute error "
@@ -68,7 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{1000 * statistics.mean(errors):+.0f} ms, worst "
         f"{1000 * max(absolute):.0f} ms"
     )
-    return 0
 
 
 def start_errors(loaded: LoadedModel, corpus: Path) -> list[float]:
@@ -120,6 +102,8 @@ def _words(
         if start is not None:
             yield word, start
 
+
+main = partial(run_benchmark, "word_times", __doc__, _add_arguments, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

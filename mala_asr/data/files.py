@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_json(
-    path: str | os.PathLike[str], content: Mapping[str, Any]
+    path: str | os.PathLike[str], content: Mapping[str, Any] | Sequence[Any]
 ) -> None:
     """Write a file of JSON, whole or not at all.
 
@@ -66,7 +66,7 @@ def write_json(
     ---------
     path : str or os.PathLike
         The file to write.
-    content : Mapping
+    content : Mapping or Sequence
         What goes into it.
 
     Example

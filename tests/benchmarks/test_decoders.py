@@ -45,8 +45,3 @@ def test_every_decoder_with_and_without(
     assert all(float(row[-1].split()[0]) >= 0 for row in table[2:])
     assert table[2][-1].startswith("0.00 (")
     assert "lm_weight" in table[4][2] and "ctc_weight" in table[5][2]
-
-
-def test_an_error_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--model", "nowhere", "--dev", "nowhere.csv"]) == 1
-    assert capsys.readouterr().err.startswith("error: ")
