@@ -26,6 +26,7 @@ from mala_asr.benchmarks.command import (
     positive,
     run_benchmark,
 )
+from mala_asr.benchmarks.tables import table_head, table_row
 from mala_asr.benchmarks.workers import Worker
 from mala_asr.data.files import replacing, write_json
 
@@ -356,7 +357,7 @@ def _table(
     sides = list(dict.fromkeys(c.side for c in costs))
     lengths = list(dict.fromkeys(c.frames for c in costs))
     by_place = {(c.frames, c.side): c for c in costs}
-    rows = [[title, *sides], ["---"] * (len(sides) + 1)]
+    rows = []
     for frames in lengths:
         first = by_place[frames, sides[0]]
         rows.append(
@@ -373,7 +374,7 @@ def _table(
                 ["grows with the power"]
                 + ["" if fit is None else f"{fit:.2f}" for fit in fits]
             )
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([table_head([title, *sides]), *map(table_row, rows)])
 
 
 def _time_points(cost: Cost) -> tuple[int, float | None]:

@@ -25,6 +25,7 @@ import torch
 from tqdm import tqdm
 
 from mala_asr.benchmarks.command import add_model, run_benchmark
+from mala_asr.benchmarks.tables import table_head, table_row
 from mala_asr.data.manifest import Utterance, read_manifest
 from mala_asr.decoding import DECODERS, DecodingOptions
 from mala_asr.decoding.errors import DecodingError
@@ -79,10 +80,7 @@ def _run(args: argparse.Namespace) -> None:
     print(f"tuned on {Path(args.dev).stem}, {len(dev.utterances)} utterances")
     print()
     titles = [f"{name}: WER % (real-time factor)" for name in sets]
-    print(
-        "|", " | ".join(["decoder", "language model", "options", *titles]), "|"
-    )
-    print("|---" * (3 + len(sets)) + "|")
+    print(table_head(["decoder", "language model", "options", *titles]))
     searches: dict[str | None, DecodingOptions] = {}
     for decoder, lm in _rows(args.decoders, args.lm, loaded):
         options = DecodingOptions(decoder, lm=lm)
@@ -94,7 +92,7 @@ def _run(args: argparse.Namespace) -> None:
             searches[lm] = options
         cells = [decoder, _lm_name(lm), _flags(options)]
         cells += [_measured(loaded, options, sets[name]) for name in sets]
-        print("|", " | ".join(cells), "|", flush=True)
+        print(table_row(cells), flush=True)
 
 
 def _rows(

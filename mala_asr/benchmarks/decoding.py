@@ -32,6 +32,7 @@ from tqdm import tqdm
 
 from mala_asr.benchmarks.command import positive, run_benchmark
 from mala_asr.benchmarks.host_search import HostBeamSearch
+from mala_asr.benchmarks.tables import table_row
 from mala_asr.data.audio import audio_info, read_audio
 from mala_asr.data.tokenizer import load_tokenizer, train_tokenizer
 from mala_asr.decoding.joint import JointBeamSearch, Search
@@ -309,7 +310,7 @@ def _step_table(host: Sequence[Found], ours: Sequence[Found]) -> list[str]:
             cells.append(
                 f"{1000 * statistics.mean(steps):.2f} ms" if steps else ""
             )
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(table_row(cells))
     return lines
 
 

@@ -38,6 +38,7 @@ from mala_asr.benchmarks.inference_sides import (
     describe,
     missing_packages,
 )
+from mala_asr.benchmarks.tables import table_head, table_row
 from mala_asr.benchmarks.workers import Worker
 from mala_asr.data.audio import SAMPLE_RATE, read_audio
 from mala_asr.data.files import write_json
@@ -252,10 +253,11 @@ def report(speeds: Sequence[Speed]) -> str:
 
     tables = []
     for title, cell in (("RTF", time_cell), ("peak memory", memory_cell)):
-        rows = [[title, *(f"{length} s" for length in lengths)]]
-        rows += [[s, *(cell(by_place[s, n]) for n in lengths)] for s in sides]
-        lines = [f"| {' | '.join(row)} |" for row in rows]
-        lines.insert(1, "|---" * (len(lengths) + 1) + "|")
+        lines = [table_head([title, *(f"{length} s" for length in lengths)])]
+        lines += [
+            table_row([s, *(cell(by_place[s, n]) for n in lengths)])
+            for s in sides
+        ]
         tables.append("\n".join(lines))
     return "\n\n".join(tables)
 

@@ -31,6 +31,7 @@ from tqdm import tqdm
 
 from mala_asr.benchmarks.command import add_model, positive, run_benchmark
 from mala_asr.benchmarks.sides import CONFIG, build_model, shared_config
+from mala_asr.benchmarks.tables import table_head, table_row
 from mala_asr.data.audio import read_audio
 from mala_asr.data.manifest import Utterance, read_manifest
 from mala_asr.decoding import DecodingOptions
@@ -48,6 +49,15 @@ from mala_asr.training.memory import peak_memory
 WAYS = ("one-pass", "chunks", "silence")
 _MIB = 2**20
 _DECODER = "ctc_greedy"
+_COST_TITLES = (
+    "length (s)",
+    "time (s)",
+    "real-time factor",
+    "against the first",
+    "peak (MiB)",
+    "of it before (MiB)",
+    "predicted (MiB)",
+)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -175,24 +185,23 @@ def _run_cost(args: argparse.Namespace) -> None:
         f"{args.repeats}"
     )
     print()
-    print(
-        "| length (s) | time (s) | real-time factor | against the first | "
-        "peak (MiB) | of it before (MiB) | predicted (MiB) |"
-    )
-    print("|---" * 7 + "|")
+    print(table_head(_COST_TITLES))
     first = None
     for seconds in args.seconds:
         # Peak memory is a process's own.
         with get_context("spawn").Pool(1) as pool:
             cost = pool.apply(measure, (seconds, args.repeats))
         first = first or cost
-        print(
-            f"| {seconds} | {cost.elapsed:.2f} | {cost.rtf:.5f} "
-            f"| {cost.rtf / first.rtf:.2f} | {cost.peak / _MIB:.0f} "
-            f"| {cost.idle / _MIB:.0f} "
-            f"| {(cost.idle + cost.predicted) / _MIB:.0f} |",
-            flush=True,
-        )
+        cells = [
+            f"{seconds}",
+            f"{cost.elapsed:.2f}",
+            f"{cost.rtf:.5f}",
+            f"{cost.rtf / first.rtf:.2f}",
+            f"{cost.peak / _MIB:.0f}",
+            f"{cost.idle / _MIB:.0f}",
+            f"{(cost.idle + cost.predicted) / _MIB:.0f}",
+        ]
+        print(table_row(cells), flush=True)
 
 
 def join_utterances(
@@ -254,12 +263,8 @@ def _run_wer(args: argparse.Namespace) -> None:
     )
     print("Word error rate in %, in brackets that of letters without spaces")
     print()
-    print(
-        "| joined to (min) | recordings | of (min) | per utterance |",
-        " | ".join(WAYS),
-        "|",
-    )
-    print("|---" * (4 + len(WAYS)) + "|")
+    titles = ["joined to (min)", "recordings", "of (min)", "per utterance"]
+    print(table_head([*titles, *WAYS]))
     alone = _per_utterance(loaded, args, utterances)
     for minutes in args.minutes:
         joined = join_utterances(utterances, minutes, args.within)
@@ -273,7 +278,7 @@ def _run_wer(args: argparse.Namespace) -> None:
         for way in WAYS:
             heard = dict(_by_recording(loaded, args, joined, way))
             cells.append(_rate(joined, heard))
-        print("|", " | ".join(cells), "|", flush=True)
+        print(table_row(cells), flush=True)
 
 
 def _long(

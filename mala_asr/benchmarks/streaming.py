@@ -23,6 +23,7 @@ import torch
 from tqdm import tqdm
 
 from mala_asr.benchmarks.command import add_model, positive, run_benchmark
+from mala_asr.benchmarks.tables import table_head, table_row
 from mala_asr.data.audio import read_audio
 from mala_asr.data.manifest import Utterance, read_manifest
 from mala_asr.decoding.recognizer import Recognizer
@@ -33,6 +34,14 @@ from mala_asr.scoring.wer import score
 
 _PIECE = 0.02  # seconds that arrive at once
 CHUNKS = (0.16, 0.32, 0.64, 1.28, 2.56)
+_TITLES = (
+    "chunk (s)",
+    "past (s)",
+    "WER (%)",
+    "latency of a word (s): mean",
+    "95th percentile",
+    "real-time factor",
+)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,21 +158,20 @@ def _run(args: argparse.Namespace) -> None:
         f"{seconds / 60:.1f} min; {torch.get_num_threads()} threads"
     )
     print()
-    print(
-        "| chunk (s) | past (s) | WER (%) | latency of a word (s): mean | "
-        "95th percentile | real-time factor |"
-    )
-    print("|---" * 6 + "|")
+    print(table_head(_TITLES))
     for chunk, left in _settings(args):
         heard = _heard(recognizer, waves, chunk, left)
         rate = score(said, heard.texts).wer
         tail = quantiles(heard.latencies, n=20)[-1]
-        print(
-            f"| {chunk:g} | {'all' if left is None else f'{left:g}'} "
-            f"| {rate:.2f} | {mean(heard.latencies):.2f} | {tail:.2f} "
-            f"| {heard.busy / seconds:.4f} |",
-            flush=True,
-        )
+        cells = [
+            f"{chunk:g}",
+            "all" if left is None else f"{left:g}",
+            f"{rate:.2f}",
+            f"{mean(heard.latencies):.2f}",
+            f"{tail:.2f}",
+            f"{heard.busy / seconds:.4f}",
+        ]
+        print(table_row(cells), flush=True)
     print(_full_context(recognizer, utterances, waves))
 
 
@@ -203,10 +211,9 @@ def _full_context(
     elapsed = time.perf_counter() - started
     rate = score({u.id: u.wrd for u in utterances}, found).wer
     seconds = sum(utterance.duration for utterance in utterances)
-    return (
-        f"| full context | all | {rate:.2f} | after the end | after the end "
-        f"| {elapsed / seconds:.4f} |"
-    )
+    late = "after the end"
+    factor = f"{elapsed / seconds:.4f}"
+    return table_row(["full context", "all", f"{rate:.2f}", late, late, factor])
 
 
 main = partial(run_benchmark, "streaming", __doc__, _add_arguments, _run)
