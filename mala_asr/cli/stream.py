@@ -26,6 +26,9 @@ _BLOCK = 1 << 16
 # What audio files begin with, which raw audio is taken for noise.
 _HEADERS = {b"RIFF": "WAV", b"fLaC": "FLAC", b"OggS": "Ogg", b"ID3": "MP3"}
 
+# What a stream is decoded with, whatever its model folder prefers.
+STREAM_DECODING = {"decoder": "ctc_greedy"}
+
 # Options of files that a stream has no use for, and their defaults.
 _FILE_OPTIONS = {
     "manifest": None,
@@ -119,10 +122,14 @@ def check_stream_arguments(args: argparse.Namespace) -> None:
     if args.output_format not in (None, ["txt"], ["json"]):
         raise UsageError("a stream is printed as -f txt or -f json")
     changes = {k: v for k, v in decoding_changes(args).items() if v is not None}
-    if changes not in ({}, {"decoder": "ctc_greedy"}):
+    if changes not in ({}, STREAM_DECODING):
         raise UsageError(
             "a stream is decoded with ctc_greedy; leave out other decoding "
             "options"
+        )
+    if (args.left_context or 0.0) < 0.0:
+        raise UsageError(
+            f"--left-context is {args.left_context:g} s; give 0 or more"
         )
 
 
@@ -149,7 +156,9 @@ def run_stream(args: argparse.Namespace, transcriber: Transcriber) -> int:
     from mala_asr.inference.stream import CHUNK
 
     stream = transcriber.stream(args.stream_chunk or CHUNK, args.left_context)
-    show = _Printer(as_json=args.output_format == ["json"])
+    as_json = args.output_format == ["json"]
+    live = sys.stderr.isatty() and not (as_json or args.no_progress)
+    show = _Printer(as_json, live)
     rate = transcriber.sample_rate
     microphone = args.audio == [MICROPHONE]
     try:
@@ -195,9 +204,9 @@ def _refuse_files(data: bytes, rate: int) -> None:
 class _Printer:
     """Final results on stdout; partial ones where they can be overwritten."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, live: bool) -> None:
         self._as_json = as_json
-        self._live = sys.stderr.isatty() and not as_json
+        self._live = live
         self._shown = ""
 
     def results(self, results: list[StreamResult]) -> None:

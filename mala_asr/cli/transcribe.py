@@ -25,7 +25,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mala_asr.cli.arguments import positive
@@ -36,6 +36,7 @@ from mala_asr.cli.long_form import (
     chosen_segmentation,
 )
 from mala_asr.cli.stream import (
+    STREAM_DECODING,
     add_stream_arguments,
     check_stream_arguments,
     refuse_without_stream,
@@ -189,7 +190,8 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     running.add_argument(
         "--no-progress",
         action="store_true",
-        help="no progress bar on a terminal",
+        help="no progress bar on a terminal, nor words of --stream before "
+        "their line is final",
     )
 
 
@@ -208,7 +210,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.stream:
         check_stream_arguments(args)
-        return run_stream(args, _transcriber(args, ()))
+        return run_stream(args, _transcriber(args, (), STREAM_DECODING))
     refuse_without_stream(args)
     formats, style = _formats_and_style(args)
     failures = _Failures()
@@ -247,7 +249,7 @@ def _transcribe(
 ) -> None:
     from tqdm import tqdm
 
-    transcriber = _transcriber(args, formats)
+    transcriber = _transcriber(args, formats, decoding_changes(args))
     start = time.perf_counter()
     seconds = 0.0
     bar = tqdm(
@@ -268,7 +270,9 @@ def _transcribe(
 
 
 def _transcriber(
-    args: argparse.Namespace, formats: Sequence[str]
+    args: argparse.Namespace,
+    formats: Sequence[str],
+    decoding: Mapping[str, Any],
 ) -> Transcriber:
     engine, segmentation = chosen_engine(args), chosen_segmentation(args)
     import torch
@@ -280,7 +284,7 @@ def _transcriber(
     return Transcriber(
         args.model,
         device=args.device,
-        decoding=decoding_changes(args),
+        decoding=decoding,
         batch_size=args.batch_size or _BATCH_SIZE,
         word_times=any(FORMATS[name].timed for name in formats),
         engine=engine,

@@ -1,5 +1,7 @@
 """mala-asr transcribe --stream, and the options of long recordings."""
 
+import argparse
+import io
 import json
 import subprocess
 import sys
@@ -10,12 +12,17 @@ from pathlib import Path
 import pytest
 import soundfile
 import torch
+from speechbrain.utils.dynamic_chunk_training import DynChunkTrainConfig
 
+from mala_asr.cli import transcribe
 from mala_asr.cli.main import main
-from mala_asr.inference import microphone
+from mala_asr.inference import microphone, transcriber
 from mala_asr.inference.microphone import MicrophoneError
+from mala_asr.inference.model_folder import save_model_folder
+from mala_asr.inference.stream import SpeechStream
 from mala_asr.inference.transcriber import Transcriber
-from tests.tones import SAMPLE_RATE, texts, tones
+from mala_asr.models.streaming import EncoderStream
+from tests.tones import SAMPLE_RATE, ToneModel, texts, tones
 
 
 def pcm(wave: torch.Tensor) -> bytes:
@@ -95,6 +102,8 @@ def test_a_file_in_place_of_raw_audio(
         (["--stream", "-", "--batch-size", "8"], "--batch-size is not for"),
         (["--stream", "-", "--segment", "auto"], "--segment is not for"),
         (["--stream", "-", "--backend", "onnx"], "--backend is not for"),
+        (["--stream", "-", "--dtype", "bfloat16"], "--dtype is not for"),
+        (["--stream", "-", "--left-context", "-1"], "-1 s; give 0 or more"),
         (["--stream", "-", "-f", "srt"], "-f txt or -f json"),
         (["--stream", "-", "--beam-size", "4"], "decoded with ctc_greedy"),
         (["--stream", "-", "--decoder", "joint"], "decoded with ctc_greedy"),
@@ -123,6 +132,121 @@ def test_what_does_not_go_together(
     soundfile.write("a.wav", [0.0] * 1600, SAMPLE_RATE)
     assert main(["transcribe", "--model", "none", *options]) == 2
     assert said in capsys.readouterr().err
+
+
+# What it takes to give each option; None where a stream does what it says.
+GIVEN: dict[str, list[str] | None] = {
+    "model": None,
+    "device": None,
+    "threads": None,
+    "compile": None,  # tests/inference/test_engines.py
+    "quantize": None,
+    "no_progress": None,
+    "stream": None,
+    "stream_chunk": None,
+    "left_context": None,
+    "decoder": ["--decoder", "joint"],
+    "channel": ["--channel", "split"],
+    "segment": ["--segment", "auto"],
+    "output_format": ["-f", "srt"],
+    "existing": ["--overwrite"],
+    "word_timestamps": ["--word-timestamps"],
+    "backend": ["--backend", "onnx"],
+    "dtype": ["--dtype", "bfloat16"],
+}
+
+
+def options_of_transcribe() -> list[argparse.Action]:
+    parser = argparse.ArgumentParser(add_help=False)
+    transcribe.add_arguments(parser)
+    return [action for action in parser._actions if action.option_strings]
+
+
+@pytest.mark.parametrize(
+    "action", options_of_transcribe(), ids=lambda action: action.dest
+)
+def test_no_option_is_ignored(
+    action: argparse.Action, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = GIVEN.get(action.dest, [action.option_strings[-1], "1"])
+    if given is None:
+        return
+    model = ["--model", "none"]
+    assert main(["transcribe", *model, "--stream", "-", *given]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+
+
+def listen_to(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(microphone, "listen", lambda rate: iter([data]))
+
+
+@pytest.mark.parametrize(
+    "options, shown", [([], True), (["--no-progress"], False)]
+)
+def test_words_before_their_line_is_final(
+    options: list[str],
+    shown: bool,
+    tone_folder: Path,
+    speech: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listen_to(speech, monkeypatch)
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", terminal)
+    command = ["transcribe", "--model", str(tone_folder), "--stream", "mic"]
+    assert main([*command, *options]) == 0
+    assert ("\r" in terminal.getvalue()) == shown
+
+
+def test_threads_and_eight_bits(
+    tone_folder: Path, speech: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams: list[SpeechStream] = []
+
+    class Spy(SpeechStream):
+        def __init__(self, *settings: object) -> None:
+            super().__init__(*settings)
+            streams.append(self)
+
+    monkeypatch.setattr(transcriber, "SpeechStream", Spy)
+    listen_to(speech, monkeypatch)
+    command = ["transcribe", "--model", str(tone_folder), "--stream", "mic"]
+    before = torch.get_num_threads()
+    try:
+        assert main([*command, "--threads", str(before + 1)]) == 0
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
+    assert main([*command, "--quantize", "int8"]) == 0
+    generator = torch.Generator().manual_seed(0)
+    feats = torch.randn(1, 200, 40, generator=generator)
+    exact, rounded = (
+        EncoderStream(one.model, DynChunkTrainConfig(16)).push(feats, True)
+        for one in streams
+    )
+    assert 1e-4 < float((exact - rounded).abs().max()) < 0.5
+
+
+def test_a_beam_search_is_not_even_loaded(
+    tone_model: ToneModel,
+    speech: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = save_model_folder(
+        tmp_path / "model",
+        tone_model.model,
+        tone_model.tokenizer_path,
+        facts={"decoding": {"decoder": "ctc_beam"}},
+    )
+    monkeypatch.setitem(sys.modules, "flashlight.lib.text", None)
+    listen_to(speech, monkeypatch)
+    command = ["transcribe", "--model", str(folder), "--stream", "mic"]
+    assert main(command) == 0
+    assert len(capsys.readouterr().out.split()) > 4
 
 
 def test_long_recordings_in_every_way(

@@ -68,6 +68,15 @@ def test_compiled(tone_folder: Path) -> None:
     torch.testing.assert_close(
         states(plain), states(compiled), atol=1e-4, rtol=0
     )
+    called = []
+    run = layer.ffn_module1._compiled_call_impl
+    layer.ffn_module1._compiled_call_impl = lambda *x: called.append(1) or run(
+        *x
+    )
+    stream = compiled.stream()
+    stream.push(waves[0])
+    stream.finish()
+    assert called
 
 
 @pytest.mark.slow
