@@ -17,10 +17,11 @@ then gets these.
 import argparse
 import shlex
 import sys
+from pathlib import Path
 
 from mala_asr.cli.arguments import positive
 from mala_asr.errors import UsageError
-from mala_asr.inference.engine import QUANTIZATIONS
+from mala_asr.inference.engine import QUANTIZATIONS, STORED_DTYPES
 
 HELP = "make a model folder of a training run"
 
@@ -56,6 +57,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="language model of 'mala-asr train-lm', or an ARPA file, to put "
         "into the folder; 'transcribe' then uses it (default: that of the "
         "run's evaluation, if any)",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=STORED_DTYPES,
+        default="float32",
+        help="what the weights are stored in; float16 halves the folder, and "
+        "the model computes in float32 either way (default: float32)",
+    )
+    parser.add_argument(
+        "--notes",
+        metavar="FILE",
+        help="Markdown that goes into a training's model card",
     )
     parser.add_argument(
         "--onnx",
@@ -105,16 +118,31 @@ def run(args: argparse.Namespace) -> int:
         ONNX_INT8: args.quantize == "int8",
         EXPORTED_PROGRAM: args.torch_export,
     }
-    rest = args.lm, [name for name, wanted in asked.items() if wanted]
+    rest = (
+        args.lm,
+        [name for name, wanted in asked.items() if wanted],
+        args.dtype,
+    )
     if is_model_folder(args.run_folder):
-        if args.average is not None:
-            raise UsageError("--average is of a training's checkpoints")
+        for option in ("average", "notes"):
+            if getattr(args, option) is not None:
+                raise UsageError(f"--{option} is of a training, not a model")
         print(export_model_folder(args.run_folder, args.model, *rest))
     else:
-        print(export_run(args.run_folder, args.model, args.average, *rest))
+        notes = _notes(args.notes) if args.notes is not None else ""
+        print(
+            export_run(args.run_folder, args.model, args.average, *rest, notes)
+        )
     print(
         "mala-asr: try it: mala-asr transcribe --model "
         f"{shlex.quote(args.model)} recording.wav",
         file=sys.stderr,
     )
     return 0
+
+
+def _notes(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--notes {path} is no text in UTF-8") from error

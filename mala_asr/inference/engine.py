@@ -13,6 +13,8 @@ from mala_asr.errors import UsageError
 BACKENDS = ("torch", "onnx")
 DTYPES = ("float32", "bfloat16", "float16")
 QUANTIZATIONS = ("int8",)
+# What a model folder's weights may be stored in.
+STORED_DTYPES = ("float32", "float16")
 
 
 @dataclass(frozen=True)

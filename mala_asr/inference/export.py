@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from mala_asr.inference.model_folder import (
     save_model_folder,
     stored_decoding,
 )
+from mala_asr.inference.pretrained import resolve
 from mala_asr.models.checkpoints import load_averaged
 
 RUN_FORMAT_VERSION = 1
@@ -48,6 +50,8 @@ def export_run(
     average: int | None = None,
     lm: str | os.PathLike[str] | None = None,
     graphs: Collection[str] = (),
+    dtype: str = "float32",
+    notes: str = "",
 ) -> Path:
     """Write the model of a training run as a model folder.
 
@@ -65,6 +69,10 @@ def export_run(
         if None. The model is then decoded with it unless told otherwise.
     graphs : Collection[str]
         Names of the graphs to put in, of `model_folder.GRAPHS`.
+    dtype : str
+        What the weights are stored in, of `engine.STORED_DTYPES`.
+    notes : str
+        Markdown that the card tells besides.
 
     Returns
     -------
@@ -101,7 +109,7 @@ def export_run(
         **run.get("training", {}),
         "checkpoints averaged": len(checkpoints),
     }
-    decoding, lm = _decoding(run_folder, run, lm)
+    decoding, lm = _decoding(run_folder, run, results, lm)
     return save_model_folder(
         dest,
         model,
@@ -111,9 +119,12 @@ def export_run(
             "training": training,
             "results": results,
         },
-        card=model_card(dest.resolve().name, model.config, training, results),
+        card=model_card(
+            dest.resolve().name, model.config, training, results, notes
+        ),
         lm=lm,
         graphs=_writers(graphs),
+        dtype=dtype,
     )
 
 
@@ -122,6 +133,7 @@ def export_model_folder(
     dest: str | os.PathLike[str],
     lm: str | os.PathLike[str] | None = None,
     graphs: Collection[str] = (),
+    dtype: str = "float32",
 ) -> Path:
     """Write a model folder once more, with graphs or a language model.
 
@@ -135,6 +147,8 @@ def export_model_folder(
         A language model in place of the folder's.
     graphs : Collection[str]
         Names of the graphs to put in, of `model_folder.GRAPHS`.
+    dtype : str
+        What the weights are stored in, of `engine.STORED_DTYPES`.
 
     Returns
     -------
@@ -166,6 +180,7 @@ def export_model_folder(
         card=card.read_text(encoding="utf-8") if card.is_file() else "",
         lm=lm,
         graphs=_writers(graphs),
+        dtype=dtype,
     )
 
 
@@ -182,7 +197,7 @@ def is_model_folder(folder: str | os.PathLike[str]) -> bool:
     bool
         Whether it should be read as a model folder.
     """
-    return (Path(folder) / CONFIG).is_file()
+    return (resolve(folder) / CONFIG).is_file()
 
 
 def _writers(graphs: Collection[str]) -> Mapping[str, GraphWriter]:
@@ -214,11 +229,20 @@ def _read_run(run_folder: Path) -> dict[str, Any]:
 
 
 def _decoding(
-    run_folder: Path, run: dict[str, Any], lm: str | os.PathLike[str] | None
+    run_folder: Path,
+    run: dict[str, Any],
+    results: Mapping[str, Mapping[str, Any]],
+    lm: str | os.PathLike[str] | None,
 ) -> tuple[DecodingOptions, str | os.PathLike[str] | None]:
     """How the run was evaluated, and the language model to put in."""
+    options = run.get("decoding", {})
+    names = {field.name for field in fields(DecodingOptions)}
+    for totals in results.values():
+        # --test_only may have chosen another decoder than the training.
+        if "decoder" in totals:
+            options = {k: v for k, v in totals.items() if k in names}
     try:
-        evaluated = DecodingOptions.stored(run.get("decoding", {}))
+        evaluated = DecodingOptions.stored(options)
     except (TypeError, DecodingError) as error:
         raise _damaged(run_folder / "model.json", "its decoding") from error
     if lm is None:

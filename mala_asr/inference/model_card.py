@@ -21,6 +21,7 @@ def model_card(
     settings: Mapping[str, Any],
     facts: Mapping[str, Any],
     results: Mapping[str, Mapping[str, Any]],
+    notes: str = "",
 ) -> str:
     """Write a model card in Markdown.
 
@@ -34,6 +35,8 @@ def model_card(
         What to state of its making: parameters, data, hours, commit ...
     results : Mapping[str, Mapping[str, Any]]
         Totals of the word errors by test set, as ``results.json`` has them.
+    notes : str
+        Markdown to stand before them: what the figures do not say.
 
     Returns
     -------
@@ -60,6 +63,7 @@ def model_card(
             "",
             f"    mala-asr transcribe --model {name} recording.wav",
             "",
+            *([notes.strip(), ""] if notes.strip() else []),
             "## Results",
             "",
             *_results_table(results),

@@ -37,6 +37,7 @@ from mala_asr.decoding.language_model import (
 )
 from mala_asr.decoding.options import DecodingOptions, uses_lm
 from mala_asr.errors import MalaError
+from mala_asr.inference.pretrained import PRETRAINED, resolve
 from mala_asr.models import MalaASR
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ GRAPHS = (ONNX, ONNX_INT8, EXPORTED_PROGRAM)
 NAMES = {CONFIG, WEIGHTS, TOKENIZER, CARD, LM, LM_DESCRIPTION, SPEECHBRAIN}
 NAMES |= set(GRAPHS)
 
+
+# Tables that a model makes for itself, so that a folder need not hold them.
+_TABLES = ("transformer.positional_encoding_decoder.pe",)
 
 # Settings of a model that earlier versions had not, and what they meant.
 _LATER_SETTINGS = {"top_db": 80.0}
@@ -173,6 +177,7 @@ def save_model_folder(
     card: str = "",
     lm: str | os.PathLike[str] | None = None,
     graphs: Mapping[str, GraphWriter] | None = None,
+    dtype: str = "float32",
 ) -> Path:
     """Write a model folder, whole or not at all.
 
@@ -192,6 +197,8 @@ def save_model_folder(
         A language model of ``mala-asr train-lm``, or an ARPA file.
     graphs : Mapping[str, GraphWriter], optional
         What writes the graphs wanted, by file name, see `GRAPHS`.
+    dtype : str
+        What the weights are stored in, of `engine.STORED_DTYPES`.
 
     Returns
     -------
@@ -201,7 +208,8 @@ def save_model_folder(
     Raises
     ------
     ModelFolderError
-        When `dest` holds anything else than a model folder.
+        When `dest` holds anything else than a model folder, or a weight is
+        beyond the range of `dtype`.
     DecodingError
         When the language model does not fit the tokenizer.
     """
@@ -213,6 +221,9 @@ def save_model_folder(
     ) as scratch:
         new = Path(scratch) / "new"
         new.mkdir()
+        weights = _stored_weights(model, getattr(torch, dtype))
+        # Their own writer makes files that only their owner may read.
+        (new / WEIGHTS).write_bytes(safetensors.torch.save(weights))
         _write_files(
             new, model, tokenizer_path, facts or {}, card, lm, graphs or {}
         )
@@ -228,7 +239,8 @@ def load_model_folder(folder: str | os.PathLike[str]) -> LoadedModel:
     Arguments
     ---------
     folder : str or os.PathLike
-        A folder that `save_model_folder` wrote.
+        A folder that `save_model_folder` wrote, or the name of a model that
+        comes with this package.
 
     Returns
     -------
@@ -243,7 +255,7 @@ def load_model_folder(folder: str | os.PathLike[str]) -> LoadedModel:
     TokenizerError
         When its tokenizer is not the model's.
     """
-    folder = Path(folder)
+    folder = resolve(folder)
     config = _read_config(folder)
     _check_digest(folder, TOKENIZER, sha256(folder / TOKENIZER), config)
     tokenizer = load_tokenizer(folder / TOKENIZER)
@@ -328,7 +340,7 @@ def set_decoding(
     ModelFolderError
         When the folder cannot be used.
     """
-    folder = Path(folder)
+    folder = resolve(folder)
     config = _read_config(folder)
     config["decoding"] = stored_decoding(options)
     with replacing(folder / CONFIG) as path:
@@ -362,6 +374,28 @@ def _swap(new: Path, dest: Path, old: Path) -> None:
         raise
 
 
+def _stored_weights(
+    model: MalaASR, dtype: torch.dtype
+) -> dict[str, torch.Tensor]:
+    # What was measured, not learned, stays as exact as it is.
+    learned = {name for name, _ in model.named_parameters()}
+    state = {}
+    for name, value in model.state_dict().items():
+        if name in _TABLES:
+            continue
+        # The format holds no two names for one tensor; hence the copy.
+        stored = value.detach().cpu().clone().contiguous()
+        if name in learned:
+            stored = stored.to(dtype)
+            if value.isfinite().all() and not stored.isfinite().all():
+                raise ModelFolderError(
+                    f"weights of '{name}' are beyond the range of {dtype}; "
+                    "store them in float32"
+                )
+        state[name] = stored
+    return state
+
+
 def _write_files(
     folder: Path,
     model: MalaASR,
@@ -371,12 +405,6 @@ def _write_files(
     lm: str | os.PathLike[str] | None,
     graphs: Mapping[str, GraphWriter],
 ) -> None:
-    # The format holds no two names for one tensor; hence the copies.
-    state = {
-        name: value.detach().cpu().clone().contiguous()
-        for name, value in model.state_dict().items()
-    }
-    safetensors.torch.save_file(state, folder / WEIGHTS)
     shutil.copyfile(tokenizer_path, folder / TOKENIZER)
     (folder / CARD).write_text(card, encoding="utf-8")
     hashed = [WEIGHTS, TOKENIZER]
@@ -448,7 +476,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ModelFolderError(
             f"no model folder at {folder}; give a folder made by "
-            "'mala-asr export' (nothing is downloaded)"
+            f"'mala-asr export', or {PRETRAINED} (nothing is downloaded)"
         )
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         if not (folder / name).is_file():
@@ -551,8 +579,11 @@ def build_model(
         raise ModelFolderError(
             f"{source} lacks some of the model's settings; export it again"
         )
+    own = model.state_dict()
+    tables = {name: own[name] for name in _TABLES if name in own}
+    weights = {**tables, **weights}
     shapes = {name: value.shape for name, value in weights.items()}
-    wanted = {n: value.shape for n, value in model.state_dict().items()}
+    wanted = {name: value.shape for name, value in own.items()}
     differing = [
         name
         for name in sorted(shapes.keys() | wanted.keys())

@@ -101,6 +101,24 @@ def test_decoding_travels(run: Path) -> None:
     }
 
 
+def test_the_decoder_is_that_of_the_results(run: Path) -> None:
+    path = run / "results.json"
+    results = json.loads(path.read_text())
+    results["test"] |= {"decoder": "ctc_greedy", "beam_size": 3}
+    path.write_text(json.dumps(results))
+    loaded = load_model_folder(export_run(run, run.parent / "tones"))
+    assert loaded.config["decoding"] == {"decoder": "ctc_greedy"}
+    # Of weights that were not evaluated, the training's.
+    dest = export_run(run, run.parent / "other", average=1)
+    assert load_model_folder(dest).config["decoding"]["decoder"] == "joint"
+
+
+def test_notes_are_in_the_card(run: Path) -> None:
+    dest = export_run(run, run.parent / "tones", notes="Fails on *whispers*.\n")
+    card = (dest / "README.md").read_text()
+    assert "\n\nFails on *whispers*.\n\n## Results" in card
+
+
 @pytest.mark.parametrize("name", ["model.json", "tokenizer.model"])
 def test_not_a_run(run: Path, name: str) -> None:
     (run / name).unlink()

@@ -58,6 +58,51 @@ def test_round_trip(tone_model: ToneModel, tone_folder: Path) -> None:
     )
 
 
+def test_half_the_bytes(tone_model: ToneModel, tmp_path: Path) -> None:
+    model = tone_model.model
+    model.feature_mean[0] = 1 + 2**-20  # measured, so that it stays exact
+    whole = save_model_folder(tmp_path / "whole", *tone_model[::2])
+    half = save_model_folder(
+        tmp_path / "half", *tone_model[::2], dtype="float16"
+    )
+    sizes = [(f / "model.safetensors").stat().st_size for f in (whole, half)]
+    assert sizes[1] < 0.55 * sizes[0]
+    loaded = load_model_folder(half).model
+    assert torch.equal(loaded.feature_mean, model.feature_mean)
+    for a, b in zip(loaded.parameters(), model.parameters(), strict=True):
+        assert a.dtype == torch.float32
+        assert torch.equal(a, b.half().float())
+
+
+def test_half_precision_that_would_not_do(tmp_path: Path) -> None:
+    path = train_tokenizer(["A B C D"], tmp_path / "tokenizer", kind="char")
+    model = MalaASR(8, d_model=16, num_encoder_layers=1, d_ffn=16)
+    with torch.no_grad():
+        next(model.parameters()).view(-1)[0] = 1e5
+    with pytest.raises(ModelFolderError, match="store them in float32"):
+        save_model_folder(tmp_path / "half", model, path, dtype="float16")
+    assert not (tmp_path / "half").exists()
+
+
+def test_anybody_may_read_it(tone_folder: Path) -> None:
+    modes = {path.stat().st_mode for path in tone_folder.iterdir()}
+    assert len(modes) == 1
+
+
+def test_tables_of_earlier_versions(
+    tone_model: ToneModel, folder: Path
+) -> None:
+    path = folder / "model.safetensors"
+    weights = safetensors.torch.load_file(path)
+    table = "transformer.positional_encoding_decoder.pe"
+    assert table not in weights
+    weights[table] = tone_model.model.state_dict()[table]
+    safetensors.torch.save_file(weights, path)
+    edit_config(folder, lambda config: None)
+    loaded = load_model_folder(folder)
+    assert torch.equal(loaded.model.state_dict()[table], weights[table])
+
+
 def test_holds_data_of_known_names_only(tone_folder: Path) -> None:
     assert {path.name for path in tone_folder.iterdir()} == {
         "config.json",
@@ -106,7 +151,7 @@ def test_a_failed_save_leaves_the_old_model(
         raise OSError(28, "No space left on device")
 
     before = {path: sha256(path) for path in folder.iterdir()}
-    monkeypatch.setattr(safetensors.torch, "save_file", full_disk)
+    monkeypatch.setattr(safetensors.torch, "save", full_disk)
     with pytest.raises(OSError, match="No space"):
         save_model_folder(folder, *tone_model[::2])
     assert {path: sha256(path) for path in folder.iterdir()} == before
