@@ -73,6 +73,7 @@ setup(
     ],
     package_dir={"mala_asr.hparams": "hparams"},
     package_data={
+        "mala_asr": ["pretrained/*/*"],
         "mala_asr.hparams": ["*.yaml"],
         "mala_asr.scoring": ["assets/*"],
     },

@@ -1,6 +1,7 @@
 """List and describe model folders.
 
-Searches the folders given, to their depth, and prints what each model is. A
+Searches the folders given, to their depth, and prints what each model is;
+without any, that of the package and those below the folder you are in. A
 model that is damaged is reported, and the exit status is then 1.
 
   mala-asr models
@@ -35,8 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders",
         metavar="FOLDER",
         nargs="*",
-        default=["."],
-        help="where to search (default: here)",
+        help="where to search (default: the package, and here)",
     )
     parser.add_argument("--json", action="store_true", help="print it as JSON")
 
@@ -58,20 +58,25 @@ def run(args: argparse.Namespace) -> int:
         describe_model,
         find_model_folders,
     )
+    from mala_asr.inference.pretrained import pretrained_folder
 
     described: list[ModelDescription] = []
     failed = False
-    for root in args.folders:
+    seen = set()
+    for root in args.folders or (pretrained_folder(), "."):
         found = list(find_model_folders(root))
-        if not found:
+        if not found and args.folders:
+            failed = True
             _report(f"no model folder in {root}; make one by 'mala-asr export'")
         for folder in found:
+            if folder.resolve() in seen:
+                continue
+            seen.add(folder.resolve())
             try:
                 described.append(describe_model(folder))
             except MalaError as error:
                 failed = True
                 _report(str(error))
-        failed = failed or not found
     if args.json:
         print(json.dumps([asdict(model) for model in described], indent=2))
     else:

@@ -7,7 +7,7 @@ a tab, line break or backslash in FILE becomes \\t, \\n, \\r or \\\\ there. With
 -o, writes a file for each recording and format; below a folder or pattern the
 tree of the inputs is kept, and no two recordings share a file.
 
-  mala-asr transcribe --model MODEL recording.wav
+  mala-asr transcribe recording.wav
   mala-asr transcribe --model MODEL recordings/ > transcripts.tsv
   mala-asr transcribe --model MODEL -f srt -f json -o subtitles recordings/
   ffmpeg -i talk.mp4 -f wav - | mala-asr transcribe --model MODEL -
@@ -15,8 +15,8 @@ tree of the inputs is kept, and no two recordings share a file.
 
 Any format that libsndfile reads, at any sample rate: wav, flac, mp3, ogg,
 opus, aiff ...; m4a, mp4, webm and others where ffmpeg is installed. What cannot
-be read is reported and the rest goes on; the exit status is then 1. The model
-is made by 'mala-asr demo' or 'mala-asr export'.
+be read is reported and the rest goes on; the exit status is then 1. MODEL is
+made by 'mala-asr demo' or 'mala-asr export'; one comes with the package.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ from mala_asr.inference.inputs import (
 from mala_asr.inference.manifests import read_recordings
 from mala_asr.inference.names import distinct
 from mala_asr.inference.outputs import OutputFolder
+from mala_asr.inference.pretrained import PRETRAINED, introduction
 from mala_asr.inference.transcript import Recording, Transcript
 from mala_asr.inference.writers import FORMATS, Style
 
@@ -88,9 +89,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--model",
-        required=True,
         metavar="MODEL",
-        help="model folder made by 'mala-asr export'",
+        help="model folder made by 'mala-asr export' (default: "
+        f"{PRETRAINED}, which comes with this package: a start, with many "
+        "errors)",
     )
     parser.add_argument(
         "--manifest",
@@ -279,10 +281,12 @@ def _transcriber(
 
     from mala_asr.inference.transcriber import Transcriber
 
+    if args.model is None:
+        _say(f"no --model: {introduction()}")
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     return Transcriber(
-        args.model,
+        args.model or PRETRAINED,
         device=args.device,
         decoding=decoding,
         batch_size=args.batch_size or _BATCH_SIZE,

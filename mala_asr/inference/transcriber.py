@@ -16,6 +16,7 @@ from mala_asr.inference.engine import Engine
 from mala_asr.inference.engines import build_recognizer
 from mala_asr.inference.long_form import LongFormDecoder
 from mala_asr.inference.model_folder import load_model_folder
+from mala_asr.inference.pretrained import PRETRAINED
 from mala_asr.inference.segmentation import Segmentation
 from mala_asr.inference.stream import (
     CHUNK,
@@ -57,7 +58,8 @@ class Transcriber:
     Arguments
     ---------
     model_folder : str or os.PathLike
-        A folder made by ``mala-asr export``.
+        A folder made by ``mala-asr export``; the model that comes with the
+        package unless told otherwise.
     device : str
         ``auto`` (a CUDA device if there is one), ``cpu``, ``cuda``,
         ``cuda:1`` ...
@@ -88,7 +90,7 @@ class Transcriber:
 
     def __init__(
         self,
-        model_folder: str | os.PathLike[str],
+        model_folder: str | os.PathLike[str] = PRETRAINED,
         device: str = "auto",
         decoding: Mapping[str, Any] | None = None,
         batch_size: int = 8,

@@ -10,6 +10,7 @@ import pytest
 
 from mala_asr.cli.main import main
 from mala_asr.inference.model_folder import save_model_folder
+from mala_asr.inference.pretrained import pretrained_folder
 from tests.tones import ToneModel
 
 
@@ -64,7 +65,12 @@ def test_here_is_the_default(
 ) -> None:
     monkeypatch.chdir(models / "x")
     assert main(["models"]) == 0
-    assert capsys.readouterr().out.startswith("a\n")
+    ours, here = capsys.readouterr().out.split("\n\n")
+    assert ours.startswith(f"{pretrained_folder()}\n")
+    assert here.startswith("a\n")
+    monkeypatch.chdir(pretrained_folder().parent)
+    assert main(["models"]) == 0
+    assert "\n\n" not in capsys.readouterr().out
 
 
 def test_a_damaged_model_is_named_and_the_others_listed(
