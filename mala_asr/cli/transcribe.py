@@ -12,6 +12,7 @@ tree of the inputs is kept, and no two recordings share a file.
   mala-asr transcribe --model MODEL -f srt -f json -o subtitles recordings/
   ffmpeg -i talk.mp4 -f wav - | mala-asr transcribe --model MODEL -
   mala-asr transcribe --model MODEL --stream mic
+  torchrun --nproc-per-node 4 -m mala_asr.cli transcribe -o texts recordings/
 
 Any format that libsndfile reads, at any sample rate: wav, flac, mp3, ogg,
 opus, aiff ...; m4a, mp4, webm and others where ffmpeg is installed. What cannot
@@ -26,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mala_asr.cli.arguments import positive
@@ -55,6 +57,7 @@ from mala_asr.inference.manifests import read_recordings
 from mala_asr.inference.names import distinct
 from mala_asr.inference.outputs import OutputFolder
 from mala_asr.inference.pretrained import PRETRAINED, introduction
+from mala_asr.inference.processes import Processes
 from mala_asr.inference.transcript import Recording, Transcript
 from mala_asr.inference.writers import FORMATS, Style
 
@@ -187,7 +190,8 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         "--threads",
         type=positive,
         metavar="N",
-        help="CPU threads to compute with (default: torch's choice)",
+        help="CPU threads to compute with (default: torch's choice; with "
+        "torchrun, a process' part of the machine's)",
     )
     running.add_argument(
         "--no-progress",
@@ -210,24 +214,85 @@ def run(args: argparse.Namespace) -> int:
     int
         0, or 1 if a recording could not be transcribed.
     """
+    processes = Processes.of_environment()
+    if processes.count > 1 and (args.stream or STDIN in args.audio):
+        raise UsageError(
+            "a stream or the standard input cannot be shared out; start it "
+            "without torchrun"
+        )
     if args.stream:
         check_stream_arguments(args)
-        return run_stream(args, _transcriber(args, (), STREAM_DECODING))
+        return run_stream(
+            args, _transcriber(args, (), STREAM_DECODING, processes)
+        )
     refuse_without_stream(args)
     formats, style = _formats_and_style(args)
-    failures = _Failures()
-    with tempfile.TemporaryDirectory(prefix="mala-asr-") as spool:
-        recordings = _recordings(args, spool, failures)
-        total = len(recordings) + len(failures.labels)
-        output = _output(args, formats, style, total)
-        waiting = output.to_do(recordings)
-        if len(waiting) < len(recordings):
-            done = len(recordings) - len(waiting)
-            _say(f"{done} of {total} recordings are there already")
+    part = _Part()
+    with (
+        tempfile.TemporaryDirectory(prefix="mala-asr-") as spool,
+        processes.together(),
+    ):
+        job = processes.decide(
+            lambda: _plan(args, formats, style, spool, part.failures)
+        )
+        waiting = processes.share(job.waiting)
         if waiting:
-            _transcribe(args, formats, output, waiting, failures)
-    failures.summarize(total)
-    return 1 if failures.labels else 0
+            _transcribe(args, formats, job.output, waiting, part, processes)
+        parts = processes.gather(part)
+        return processes.decide(lambda: _report(job, parts))
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be done, the same in every process."""
+
+    output: _Output
+    total: int
+    waiting: Sequence[Recording]
+
+
+@dataclass
+class _Part:
+    """What one process has done."""
+
+    failures: _Failures = field(default_factory=lambda: _Failures())
+    texts: dict[Recording, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    elapsed: float = 0.0
+
+
+def _plan(
+    args: argparse.Namespace,
+    formats: list[str],
+    style: Style,
+    spool: str,
+    failures: _Failures,
+) -> _Job:
+    recordings = _recordings(args, spool, failures)
+    total = len(recordings) + len(failures.labels)
+    output = _output(args, formats, style, total)
+    waiting = output.to_do(recordings)
+    if len(waiting) < len(recordings):
+        done = len(recordings) - len(waiting)
+        _say(f"{done} of {total} recordings are there already")
+    return _Job(output, total, waiting)
+
+
+def _report(job: _Job, parts: Sequence[_Part]) -> int:
+    """Say how it went, after printing what several processes have kept."""
+    texts = {r: text for part in parts for r, text in part.texts.items()}
+    for recording in job.waiting:
+        print(texts.get(recording, ""), end="")
+    sys.stdout.flush()
+    _say_speed(
+        sum(part.seconds for part in parts),
+        max(part.elapsed for part in parts),
+    )
+    failed = [label for part in parts for label in part.failures.labels]
+    if failed and job.total > 1:
+        names = ", ".join(failed)
+        _say(f"{len(failed)} of {job.total} inputs failed: {names}")
+    return 1 if failed else 0
 
 
 def _recordings(
@@ -247,44 +312,53 @@ def _transcribe(
     formats: Sequence[str],
     output: _Output,
     recordings: Sequence[Recording],
-    failures: _Failures,
+    part: _Part,
+    processes: Processes,
 ) -> None:
     from tqdm import tqdm
 
-    transcriber = _transcriber(args, formats, decoding_changes(args))
+    decoding = decoding_changes(args)
+    transcriber = _transcriber(args, formats, decoding, processes)
     start = time.perf_counter()
-    seconds = 0.0
     bar = tqdm(
         total=len(recordings),
         unit="file",
-        disable=_no_progress(args),
+        disable=_no_progress(args) or not processes.first,
     )
     with bar:
         # In a folder the order does not matter, and what is written early
         # is not lost if the run is interrupted.
         for transcript in transcriber.transcribe(
-            recordings, failures.of, in_order=args.output_dir is None
+            recordings, part.failures.of, in_order=args.output_dir is None
         ):
-            seconds += transcript.duration
-            output.write(transcript)
+            part.seconds += transcript.duration
+            if processes.count > 1 and isinstance(output, _Stdout):
+                # The first process prints all of them in order.
+                part.texts[transcript.recording] = output.line(transcript)
+            else:
+                output.write(transcript)
             bar.update()
-    _say_speed(seconds, time.perf_counter() - start)
+    part.elapsed = time.perf_counter() - start
 
 
 def _transcriber(
     args: argparse.Namespace,
     formats: Sequence[str],
     decoding: Mapping[str, Any],
+    processes: Processes,
 ) -> Transcriber:
     engine, segmentation = chosen_engine(args), chosen_segmentation(args)
     import torch
 
     from mala_asr.inference.transcriber import Transcriber
 
-    if args.model is None:
+    if args.model is None and processes.first:
         _say(f"no --model: {introduction()}")
     if args.threads is not None:
         torch.set_num_threads(args.threads)
+    elif processes.count > 1:
+        torch.set_num_threads(processes.threads)
+    processes.choose_gpu()
     return Transcriber(
         args.model or PRETRAINED,
         device=args.device,
@@ -297,7 +371,7 @@ def _transcriber(
 
 
 class _Failures:
-    """What could not be transcribed, a line each and a line at the end."""
+    """What could not be transcribed; a line is said for each."""
 
     def __init__(self) -> None:
         self.labels: list[str] = []
@@ -313,29 +387,26 @@ class _Failures:
             error = MalaError(text)
         self.add(recording.label, error)
 
-    def summarize(self, total: int) -> None:
-        if self.labels and total > 1:
-            names = ", ".join(self.labels)
-            _say(f"{len(self.labels)} of {total} inputs failed: {names}")
-
 
 class _Stdout:
     """Prints transcripts as they come."""
 
     def __init__(self, name: str, style: Style, several: bool) -> None:
-        self._render = FORMATS[name].render
+        self._name = name
         self._style = style
         self._labeled = several and name == "txt"
 
     def to_do(self, recordings: Sequence[Recording]) -> Sequence[Recording]:
         return recordings
 
-    def write(self, transcript: Transcript) -> None:
+    def line(self, transcript: Transcript) -> str:
         label = ""
         if self._labeled:
             label = f"{transcript.recording.label.translate(_ESCAPES)}\t"
-        text = self._render(transcript, self._style)
-        print(label + text, end="", flush=True)
+        return label + FORMATS[self._name].render(transcript, self._style)
+
+    def write(self, transcript: Transcript) -> None:
+        print(self.line(transcript), end="", flush=True)
 
 
 _Output = OutputFolder | _Stdout
