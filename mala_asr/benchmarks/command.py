@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
+from mala_asr.arguments import positive, positive_float
 from mala_asr.errors import MalaError, UsageError, os_error_text
 
 
@@ -50,7 +50,7 @@ def run_benchmark(
     Example
     -------
     >>> def add_arguments(parser):
-    ...     parser.add_argument("--count", type=positive(int))
+    ...     parser.add_argument("--count", type=positive)
     >>> def work(args):
     ...     print(f"counted to {args.count}")
     >>> run_benchmark("counting", None, add_arguments, work, ["--count", "3"])
@@ -88,35 +88,6 @@ def run_benchmark(
     return 0
 
 
-def positive(kind: type) -> Any:
-    """Make a reader of positive numbers for argparse.
-
-    Arguments
-    ---------
-    kind : type
-        int or float.
-
-    Returns
-    -------
-    callable
-        From text to number; argparse reports what it refuses.
-
-    Example
-    -------
-    >>> positive(int)("3")
-    3
-    """
-
-    def parse(text: str) -> Any:
-        value = kind(text)
-        if not value > 0:
-            raise argparse.ArgumentTypeError(f"{text} is not positive")
-        return value
-
-    parse.__name__ = kind.__name__
-    return parse
-
-
 def add_measuring(
     parser: argparse.ArgumentParser, gigabytes: float, seconds: float
 ) -> None:
@@ -132,19 +103,19 @@ def add_measuring(
     """
     parser.add_argument(
         "--rounds",
-        type=positive(int),
+        type=positive,
         default=3,
         help="how often each is timed (default: 3)",
     )
     parser.add_argument(
         "--max-gigabytes",
-        type=positive(float),
+        type=positive_float,
         default=gigabytes,
         help=f"leave out what would take more memory (default: {gigabytes:g})",
     )
     parser.add_argument(
         "--max-seconds",
-        type=positive(float),
+        type=positive_float,
         default=seconds,
         help=f"leave out what would take longer (default: {seconds:g})",
     )

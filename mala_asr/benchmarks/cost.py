@@ -21,11 +21,8 @@ from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
-from mala_asr.benchmarks.command import (
-    add_measuring,
-    positive,
-    run_benchmark,
-)
+from mala_asr.arguments import positive
+from mala_asr.benchmarks.command import add_measuring, run_benchmark
 from mala_asr.benchmarks.tables import table_head, table_row
 from mala_asr.benchmarks.workers import Worker
 from mala_asr.data.files import replacing, write_json
@@ -527,7 +524,7 @@ def _add_arguments(what: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lengths",
         nargs="+",
-        type=positive(int),
+        type=positive,
         help=f"frames (default: {' '.join(map(str, LENGTHS))})",
     )
     parser.add_argument(
@@ -550,7 +547,7 @@ def _add_arguments(what: str, parser: argparse.ArgumentParser) -> None:
     if what == "encoder":
         parser.add_argument(
             "--layers",
-            type=positive(int),
+            type=positive,
             default=12,
             help="layers of the encoder (default: 12)",
         )

@@ -30,7 +30,8 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from mala_asr.benchmarks.command import positive, run_benchmark
+from mala_asr.arguments import positive, positive_float
+from mala_asr.benchmarks.command import run_benchmark
 from mala_asr.benchmarks.host_search import HostBeamSearch
 from mala_asr.benchmarks.tables import table_row
 from mala_asr.data.audio import audio_info, read_audio
@@ -474,19 +475,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--utterances",
-        type=positive(int),
+        type=positive,
         default=5,
         help="how many to search (default: 5)",
     )
     parser.add_argument(
         "--seconds",
-        type=positive(float),
+        type=positive_float,
         default=10.0,
         help="their length, or what it should be nearest to (default: 10)",
     )
     parser.add_argument(
         "--beam_size",
-        type=positive(int),
+        type=positive,
         default=10,
         help="hypotheses kept at each step (default: 10)",
     )
@@ -503,7 +504,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threads",
-        type=positive(int),
+        type=positive,
         default=1,
         help="of the processor (default: 1)",
     )

@@ -25,11 +25,8 @@ from pathlib import Path
 import soundfile
 import torch
 
-from mala_asr.benchmarks.command import (
-    add_measuring,
-    positive,
-    run_benchmark,
-)
+from mala_asr.arguments import positive
+from mala_asr.benchmarks.command import add_measuring, run_benchmark
 from mala_asr.benchmarks.cost import Limits
 from mala_asr.benchmarks.inference_models import prepare_folders
 from mala_asr.benchmarks.inference_sides import (
@@ -304,7 +301,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lengths",
         nargs="+",
-        type=positive(int),
+        type=positive,
         default=list(LENGTHS),
         help="seconds (default: 10 60 600 3600)",
     )
@@ -317,7 +314,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threads",
-        type=positive(int),
+        type=positive,
         help="CPU threads of each side (default: torch's choice)",
     )
     add_measuring(parser, gigabytes=8.0, seconds=1800.0)

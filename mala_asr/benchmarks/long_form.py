@@ -29,7 +29,8 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from mala_asr.benchmarks.command import add_model, positive, run_benchmark
+from mala_asr.arguments import positive, positive_float
+from mala_asr.benchmarks.command import add_model, run_benchmark
 from mala_asr.benchmarks.sides import CONFIG, build_model, shared_config
 from mala_asr.benchmarks.tables import table_head, table_row
 from mala_asr.data.audio import read_audio
@@ -66,11 +67,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     cost.add_argument(
         "--seconds",
         nargs="+",
-        type=positive(int),
+        type=positive,
         default=[60, 600, 1800, 3600],
         help="lengths (default: 60 600 1800 3600)",
     )
-    cost.add_argument("--repeats", type=positive(int), default=3)
+    cost.add_argument("--repeats", type=positive, default=3)
     cost.set_defaults(run=_run_cost)
     wer = commands.add_parser("wer", help="word error rates of every way")
     add_model(wer)
@@ -80,7 +81,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     wer.add_argument(
         "--minutes",
         nargs="+",
-        type=positive(float),
+        type=positive_float,
         default=[5.0, 10.0, 20.0, 40.0],
         help="lengths to join utterances to (default: 5 10 20 40)",
     )
@@ -91,7 +92,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what a recording does not go beyond (default: set)",
     )
     wer.add_argument(
-        "--chunk-length", type=positive(float), default=CHUNK_LENGTH
+        "--chunk-length", type=positive_float, default=CHUNK_LENGTH
     )
     wer.add_argument("--decoder", default=_DECODER)
     wer.set_defaults(run=_run_wer)

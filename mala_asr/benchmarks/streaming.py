@@ -22,7 +22,8 @@ from statistics import mean, quantiles
 import torch
 from tqdm import tqdm
 
-from mala_asr.benchmarks.command import add_model, positive, run_benchmark
+from mala_asr.arguments import positive_float
+from mala_asr.benchmarks.command import add_model, run_benchmark
 from mala_asr.benchmarks.tables import table_head, table_row
 from mala_asr.data.audio import read_audio
 from mala_asr.data.manifest import Utterance, read_manifest
@@ -52,7 +53,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--chunks",
         nargs="+",
-        type=positive(float),
+        type=positive_float,
         default=list(CHUNKS),
         metavar="S",
         help="seconds (default: 0.16 0.32 0.64 1.28 2.56)",
@@ -60,7 +61,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--left",
         nargs="+",
-        type=positive(float),
+        type=positive_float,
         default=[],
         metavar="S",
         help="seconds of the past to see, beside all of it",

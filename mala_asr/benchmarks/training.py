@@ -25,12 +25,13 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from mala_asr.arguments import positive, positive_float
 from mala_asr.benchmarks.batches import (
     RawBatch,
     corpus_batches,
     noise_batches,
 )
-from mala_asr.benchmarks.command import positive, run_benchmark
+from mala_asr.benchmarks.command import run_benchmark
 from mala_asr.benchmarks.sides import OURS, STOCK, shared_config
 from mala_asr.benchmarks.stopwatch import backward
 from mala_asr.benchmarks.workers import Worker
@@ -213,13 +214,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=positive(float),
+        type=positive_float,
         default=240.0,
         help="speech in a batch (default: 240)",
     )
     parser.add_argument(
         "--repeats",
-        type=positive(int),
+        type=positive,
         default=2,
         help="rounds over the three batches (default: 2)",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from mala_asr.cli.arguments import number, positive
+from mala_asr.arguments import number, positive
 from mala_asr.decoding import DECODERS
 
 _OPTIONS: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from mala_asr.cli.arguments import names
+from mala_asr.arguments import names
 
 HELP = "fetch LibriSpeech or Mini LibriSpeech from OpenSLR"
 

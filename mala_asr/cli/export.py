@@ -19,7 +19,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from mala_asr.cli.arguments import positive
+from mala_asr.arguments import positive
 from mala_asr.errors import UsageError
 from mala_asr.inference.engine import QUANTIZATIONS, STORED_DTYPES
 

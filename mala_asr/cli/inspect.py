@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mala_asr.cli.arguments import names, positive
+from mala_asr.arguments import names, positive
 
 if TYPE_CHECKING:
     from mala_asr.data.audio import AudioError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mala_asr.cli.arguments import number, positive_float
+from mala_asr.arguments import number, positive_float
 from mala_asr.errors import UsageError
 from mala_asr.inference.segmentation import (
     CHUNK_LENGTH,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from mala_asr.cli.arguments import names, positive
+from mala_asr.arguments import names, positive
 
 HELP = "write CSV manifests of a corpus in LibriSpeech's layout"
 

@@ -18,7 +18,7 @@ import re
 import sys
 from pathlib import Path
 
-from mala_asr.cli.arguments import positive
+from mala_asr.arguments import positive
 from mala_asr.scoring import (
     FORMATS,
     MISSING,

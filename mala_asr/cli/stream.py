@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mala_asr.cli.arguments import number, positive_float
+from mala_asr.arguments import number, positive_float
 from mala_asr.cli.decoding import decoding_changes
 from mala_asr.errors import MalaError, UsageError
 

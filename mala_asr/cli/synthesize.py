@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from mala_asr.cli.arguments import positive, positive_float
+from mala_asr.arguments import positive, positive_float
 
 HELP = "synthesize a multi-speaker English corpus in LibriSpeech's layout"
 

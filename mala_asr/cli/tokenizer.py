@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from mala_asr.cli.arguments import positive
+from mala_asr.arguments import positive
 
 HELP = "train a tokenizer on manifests or text files"
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mala_asr.cli.arguments import positive
+from mala_asr.arguments import positive
 from mala_asr.errors import UsageError
 
 HELP = "estimate an n-gram language model"

@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mala_asr.cli.arguments import positive
+from mala_asr.arguments import positive
 from mala_asr.cli.decoding import add_decoding_arguments, decoding_changes
 from mala_asr.cli.engine import add_engine_arguments, chosen_engine
 from mala_asr.cli.long_form import (

@@ -16,7 +16,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from mala_asr.cli.arguments import number
+from mala_asr.arguments import number
 from mala_asr.cli.decoding import add_decoding_arguments, decoding_changes
 
 if TYPE_CHECKING:

@@ -170,7 +170,7 @@ def test_the_plot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "main, options, message",
     [
-        (attention.main, ["--lengths", "0"], "0 is not positive"),
+        (attention.main, ["--lengths", "0"], "a whole number above zero"),
         (attention.main, ["--layers", "3"], "unrecognized arguments"),
         (encoder.main, ["--widths", "100"], "invalid choice"),
         (encoder.main, ["--sides", "BigBird"], "invalid choice"),

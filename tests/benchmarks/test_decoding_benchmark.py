@@ -100,7 +100,7 @@ def test_wrong_arguments_are_refused(
         with pytest.raises(SystemExit) as stop:
             decoding.main(arguments)
         assert stop.value.code == 2
-        assert "is not positive" in capsys.readouterr().err
+        assert "above zero" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

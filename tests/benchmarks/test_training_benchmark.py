@@ -72,7 +72,7 @@ def test_wrong_arguments_are_refused(capsys: pytest.CaptureFixture[str]):
         with pytest.raises(SystemExit) as stop:
             training.main(arguments)
         assert stop.value.code == 2
-        assert "is not positive" in capsys.readouterr().err
+        assert "above zero" in capsys.readouterr().err
 
 
 def test_a_missing_corpus_is_one_line(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT_MODULES = {"", "devices", "errors", "paths"}
+ROOT_MODULES = {"", "arguments", "devices", "errors", "paths"}
 LOWER = {"models", "decoding", "data", "scoring"}
 
 # What each package may import of ours. Nothing imports cli or benchmarks.

@@ -1,4 +1,4 @@
-"""Kinds of command-line arguments that several subcommands take."""
+"""Kinds of command-line arguments that several commands take."""
 
 from __future__ import annotations
 
