@@ -49,17 +49,29 @@ class ASROutput(NamedTuple):
 
     Arguments
     ---------
-    ctc_log_probs : Tensor
-        Shape (batch, CTC frames, vocab_size).
+    ctc_logits : Tensor
+        Scores before the softmax, shape (batch, CTC frames, vocab_size).
     lengths : Tensor
         Valid CTC frames of each utterance in it, shape (batch,).
-    decoder_log_probs : Tensor, optional
+    decoder_logits : Tensor, optional
         Shape (batch, tokens, vocab_size), where tokens were given.
     """
 
-    ctc_log_probs: Tensor
+    ctc_logits: Tensor
     lengths: Tensor
-    decoder_log_probs: Tensor | None
+    decoder_logits: Tensor | None
+
+    @property
+    def ctc_log_probs(self) -> Tensor:
+        """Log-probabilities, the shape of ``ctc_logits``."""
+        return self.ctc_logits.float().log_softmax(-1)
+
+    @property
+    def decoder_log_probs(self) -> Tensor | None:
+        """Log-probabilities, the shape of ``decoder_logits``."""
+        if self.decoder_logits is None:
+            return None
+        return self.decoder_logits.float().log_softmax(-1)
 
 
 class MalaASR(nn.Module):
@@ -387,6 +399,12 @@ class MalaASR(nn.Module):
         ModelOptionError
             If the model has no decoder (ctc_weight 1.0).
         """
+        logits = self._decoder_logits(tokens, encoded, lengths)
+        return logits.float().log_softmax(-1)
+
+    def _decoder_logits(
+        self, tokens: Tensor, encoded: Tensor, lengths: Tensor
+    ) -> Tensor:
         if self.decoder_head is None:
             raise ModelOptionError(
                 "this model has no decoder (ctc_weight 1.0); decode with CTC"
@@ -394,7 +412,8 @@ class MalaASR(nn.Module):
         decoded = self.transformer.decode_teacher_forced(
             tokens, encoded, padding_mask(lengths, encoded.shape[1])
         )
-        return self.decoder_head(decoded).float().log_softmax(-1)
+        logits: Tensor = self.decoder_head(decoded)
+        return logits
 
     def forward(
         self,
@@ -416,16 +435,14 @@ class MalaASR(nn.Module):
         Returns
         -------
         ASROutput
-            Log-probabilities of both heads, and lengths.
+            What both heads give, and lengths.
         """
         encoded, lengths = self.encode(feats, n_frames, chunks, augment)
         decoded = None
         if tokens is not None and self.has_decoder:
-            decoded = self.decoder_log_probs(tokens, encoded, lengths)
+            decoded = self._decoder_logits(tokens, encoded, lengths)
         return ASROutput(
-            self.ctc_log_probs(encoded),
-            lengths * self.ctc_upsampling,
-            decoded,
+            self.ctc_head(encoded), lengths * self.ctc_upsampling, decoded
         )
 
 

@@ -237,7 +237,7 @@ class ASRBrain(sb.Brain):
         Returns
         -------
         ASROutput
-            Log-probabilities of both heads.
+            What both heads give.
         """
         batch = batch.to(self.device)
         feats, n_frames = batch.speech, batch.lengths
@@ -271,11 +271,11 @@ class ASRBrain(sb.Brain):
         """
         weight = self.recipe.ctc_weight
         losses = weight * ctc_losses(
-            out.ctc_log_probs, out.lengths, batch.tokens, batch.n_tokens
+            out.ctc_logits, out.lengths, batch.tokens, batch.n_tokens
         )
-        if out.decoder_log_probs is not None:
+        if out.decoder_logits is not None:
             losses = losses + (1.0 - weight) * attention_losses(
-                out.decoder_log_probs,
+                out.decoder_logits,
                 batch.tokens,
                 batch.n_tokens,
                 self.recipe.label_smoothing,

@@ -6,8 +6,11 @@ tokens, SpeechBrain's ``batchmean``.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from mala_asr.models.asr import BLANK_INDEX, BOS_INDEX, EOS_INDEX
@@ -17,14 +20,15 @@ PADDING = -100
 
 
 def ctc_losses(
-    log_probs: Tensor, lengths: Tensor, tokens: Tensor, n_tokens: Tensor
+    logits: Tensor, lengths: Tensor, tokens: Tensor, n_tokens: Tensor
 ) -> Tensor:
     """Negative log-likelihood of each utterance's tokens under CTC.
 
     Arguments
     ---------
-    log_probs : torch.Tensor
-        Log-probabilities, (batch, time, vocabulary).
+    logits : torch.Tensor
+        Scores before the softmax (log-probabilities are such scores too),
+        (batch, time, vocabulary).
     lengths : torch.Tensor
         Frames of each utterance, (batch,).
     tokens : torch.Tensor
@@ -39,24 +43,73 @@ def ctc_losses(
 
     Example
     -------
-    >>> log_probs = torch.zeros(1, 3, 4).log_softmax(-1)
     >>> one = torch.tensor([1])
-    >>> loss = ctc_losses(log_probs, torch.tensor([3]), one[None] * 3, one)
+    >>> loss = ctc_losses(
+    ...     torch.zeros(1, 3, 4), torch.tensor([3]), one[None] * 3, one
+    ... )
     >>> round(float(loss), 3)  # 6 of the 64 paths give the one token
     2.367
     """
-    return F.ctc_loss(
-        log_probs.float().transpose(0, 1),
-        tokens,
-        lengths,
-        n_tokens,
-        blank=BLANK_INDEX,
-        reduction="none",
-    )
+    losses: Tensor = _CTC.apply(logits.float(), lengths, tokens, n_tokens)
+    return losses
+
+
+class _CTC(torch.autograd.Function):
+    """Softmax and CTC in one, on the columns of an utterance's own tokens.
+
+    The gradient is the softmax less how often each token is expected at each
+    frame (Graves et al., 2006, eq. 16): the sum over paths concerns blank
+    and the target's tokens alone, and all other columns need one pass.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        lengths: Tensor,
+        tokens: Tensor,
+        n_tokens: Tensor,
+    ) -> Tensor:
+        log_probs = logits.log_softmax(-1)
+        columns = F.pad(tokens, (1, 0), value=BLANK_INDEX).unsqueeze(1)
+        columns = columns.expand(-1, logits.shape[1], -1)
+        picked = log_probs.gather(2, columns)
+        # A token that recurs stands in the column where it occurs first.
+        same = tokens.unsqueeze(2) == tokens.unsqueeze(1)
+        targets = same.int().argmax(2) + 1
+        with torch.enable_grad():
+            picked.requires_grad_(ctx.needs_input_grad[0])
+            losses = F.ctc_loss(
+                picked.transpose(0, 1),
+                targets,
+                lengths,
+                n_tokens,
+                reduction="none",
+            )
+        if picked.requires_grad:
+            # PyTorch's is the gradient at the scores before the softmax.
+            (slope,) = torch.autograd.grad(
+                losses, picked, torch.ones_like(losses)
+            )
+            frames = torch.arange(logits.shape[1], device=logits.device)
+            inside = (frames < lengths.unsqueeze(1)).unsqueeze(2)
+            inside = inside.to(logits.dtype)
+            expected = (picked.detach().exp() - slope) * inside
+            ctx.save_for_backward(log_probs, columns, expected, inside)
+        return losses.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        log_probs, columns, expected, inside = ctx.saved_tensors
+        grad = grad[:, None, None]
+        slope = log_probs.exp().mul_(inside * grad)
+        slope.scatter_add_(2, columns, expected * -grad)
+        return slope, None, None, None
 
 
 def attention_losses(
-    log_probs: Tensor,
+    logits: Tensor,
     tokens: Tensor,
     n_tokens: Tensor,
     label_smoothing: float = 0.0,
@@ -69,8 +122,9 @@ def attention_losses(
 
     Arguments
     ---------
-    log_probs : torch.Tensor
-        The decoder's log-probabilities, (batch, tokens + 1, vocabulary).
+    logits : torch.Tensor
+        The decoder's scores before the softmax (log-probabilities are such
+        scores too), (batch, tokens + 1, vocabulary).
     tokens : torch.Tensor
         Padded targets without the end of sentence, (batch, tokens).
     n_tokens : torch.Tensor
@@ -85,23 +139,23 @@ def attention_losses(
 
     Example
     -------
-    >>> log_probs = torch.zeros(1, 2, 4).log_softmax(-1)
     >>> one = torch.tensor([1])
-    >>> loss = attention_losses(log_probs, one[None] * 3, one)
+    >>> loss = attention_losses(torch.zeros(1, 2, 4), one[None] * 3, one)
     >>> round(float(loss), 3)  # 2 log 4: the token and the end
     2.773
     """
     targets = with_eos(tokens, n_tokens)
-    classes = log_probs.shape[2]
+    classes = logits.shape[2]
     # torch spreads its smoothing over all classes, the right one included.
     smoothing = label_smoothing * classes / (classes - 1)
-    return F.cross_entropy(
-        log_probs.float().transpose(1, 2),
-        targets,
+    losses = F.cross_entropy(
+        logits.float().flatten(0, 1),  # classes last: the fastest layout
+        targets.flatten(),
         ignore_index=PADDING,
         label_smoothing=smoothing,
         reduction="none",
-    ).sum(dim=1)
+    )
+    return losses.view_as(targets).sum(dim=1)
 
 
 def with_bos(tokens: Tensor) -> Tensor:

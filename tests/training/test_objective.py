@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from speechbrain.nnet.losses import kldiv_loss
+from torch.nn import functional as F
 
 from mala_asr.training.objective import (
     PADDING,
@@ -35,6 +36,33 @@ def test_ctc_sums_over_the_paths() -> None:
         torch.tensor([3]),
     )
     assert float(loss) == pytest.approx(-math.log(total), rel=1e-5)
+
+
+def test_ctc_gradients_are_pytorchs() -> None:
+    """Those of a softmax and PyTorch's loss over the whole vocabulary."""
+    torch.manual_seed(0)
+    scores = 3 * torch.randn(3, 9, 6)
+    lengths = torch.tensor([9, 6, 4])
+    # With a token that recurs, and one that nothing is said in.
+    tokens = torch.tensor([[3, 3, 5, 3], [4, 5, 0, 0], [0, 0, 0, 0]])
+    n_tokens = torch.tensor([4, 2, 0])
+    found = []
+    for name in ("ours", "theirs"):
+        logits = scores.clone().requires_grad_()
+        if name == "ours":
+            losses = ctc_losses(logits, lengths, tokens, n_tokens)
+        else:
+            losses = F.ctc_loss(
+                logits.log_softmax(-1).transpose(0, 1),
+                tokens,
+                lengths,
+                n_tokens,
+                reduction="none",
+            )
+        (losses * torch.tensor([1.0, 2.0, -0.5])).sum().backward()
+        found.append((losses, logits.grad))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, atol=5e-6)
 
 
 def test_losses_do_not_depend_on_padding() -> None:
