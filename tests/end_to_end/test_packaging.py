@@ -57,6 +57,19 @@ def test_every_module_and_config_is_packed(repository: Path, installed: Path):
     assert packed == configs
 
 
+def test_the_model_to_start_from_is_packed(repository: Path, installed: Path):
+    folders = [
+        root / "mala_asr" / "pretrained" / "mini_librispeech_mala"
+        for root in (repository, installed)
+    ]
+    ours, packed = (
+        {path.name: path.read_bytes() for path in folder.iterdir()}
+        for folder in folders
+    )
+    assert "model.safetensors" in ours
+    assert packed == ours
+
+
 def test_nothing_but_the_package_is_packed(installed: Path):
     (information,) = installed.glob("*.dist-info")
     names = {path.name for path in installed.iterdir()}
