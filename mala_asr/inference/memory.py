@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from mala_asr.models import MalaASR
 
@@ -22,12 +23,19 @@ _TOKENS_PER_SECOND = 20
 # For the spectra, the front-end's channels and the hidden units of a block.
 _BLOCK_BYTES = 150 * 2**20
 
+# Of ONNX Runtime, whose arena keeps more than what is in use.
+_ARENA = 1.5
+
 _FLOAT, _DOUBLE = 4, 8
 _GIB = 2**30
 
 
 def one_pass_bytes(
-    model: MalaASR, seconds: float, decoder: str, word_times: bool = False
+    model: MalaASR,
+    seconds: float,
+    decoder: str,
+    word_times: bool = False,
+    blocks: bool = True,
 ) -> int:
     """Predict the memory that one pass over a recording takes at most.
 
@@ -41,6 +49,9 @@ def one_pass_bytes(
         Name of the decoder.
     word_times : bool
         Whether words are placed in time.
+    blocks : bool
+        Whether it is encoded a block at a time, or at once as ONNX Runtime
+        does.
 
     Returns
     -------
@@ -69,6 +80,8 @@ def one_pass_bytes(
     # While it is read, a recording is there twice.
     reading = 2 * wave
     encoding = wave + features + states + _attention_bytes(model, encoded)
+    if not blocks:
+        encoding += _graph_bytes(model, frames, scored)
     search = _search_bytes(config["vocab_size"], scored, decoder)
     if word_times and decoder != "ctc_greedy":
         tokens = _TOKENS_PER_SECOND * seconds
@@ -120,6 +133,19 @@ def in_gib(count: float) -> str:
     '1.5 GiB'
     """
     return f"{count / _GIB:.1f} GiB"
+
+
+def _graph_bytes(model: MalaASR, frames: float, scored: float) -> float:
+    """The widest layers of the whole recording, none of them in blocks."""
+    config = model.config
+    # Windowed frames and their complex spectra.
+    spectra = frames * (config["n_fft"] + config["n_fft"] + 2)
+    # The first convolution halves time and frequency.
+    conv = next(m for m in model.modules() if isinstance(m, nn.Conv2d))
+    channels = frames / 2 * config["n_mels"] / 2 * conv.out_channels
+    # CTC's scores and their logarithms, whatever the decoder.
+    scores = 2 * scored * config["vocab_size"]
+    return _ARENA * _FLOAT * (spectra + channels + scores)
 
 
 def _attention_bytes(model: MalaASR, encoded: float) -> float:

@@ -16,6 +16,7 @@ from mala_asr.decoding.hypothesis import Hypothesis, Span
 from mala_asr.decoding.recognizer import Recognizer
 from mala_asr.errors import UsageError
 from mala_asr.inference import long_form
+from mala_asr.inference.engines import OnnxRecognizer
 from mala_asr.inference.long_form import (
     LongFormDecoder,
     LongFormError,
@@ -298,6 +299,34 @@ def test_predicted_memory_is_linear_but_for_softmax(
     assert hour > 3.9 * half
     timed = one_pass_bytes(model, 3600, "ctc_beam", word_times=True)
     assert timed > one_pass_bytes(model, 3600, "ctc_beam") + 2**30
+
+
+@pytest.mark.parametrize(
+    "config, mib",
+    [
+        # Peaks of ONNX Runtime over 300 s beyond the loaded model, measured
+        # in ru_maxrss; of the last, conformer_small's sizes, beyond 10 s.
+        ({"vocab_size": 32, "d_model": 256, "frontend": "separable8"}, 210),
+        ({"vocab_size": 31, "d_model": 96, "frontend": "separable4"}, 195),
+        ({"vocab_size": 5000, "d_model": 144, "frontend": "conv4"}, 563),
+    ],
+)
+def test_a_graph_takes_more_memory_than_blocks(config: dict, mib: int) -> None:
+    with torch.device("meta"):
+        model = MalaASR(**config, num_encoder_layers=1, ctc_weight=1.0)
+    at_once = one_pass_bytes(model, 300.0, "ctc_greedy", blocks=False) / 2**20
+    assert mib < at_once < 2.2 * mib
+    assert one_pass_bytes(model, 300.0, "ctc_greedy") / 2**20 < mib
+
+
+def test_auto_knows_that_a_graph_has_no_blocks(
+    tone_model: ToneModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Recognizer(*tone_model[:2])
+    onnx = OnnxRecognizer(None, *tone_model[:2])
+    monkeypatch.setattr(long_form, "available_bytes", lambda device: 2**30)
+    ways = [LongFormDecoder(r).plan(1800.0, "x").way for r in (plain, onnx)]
+    assert ways == ["one-pass", "chunks"]
 
 
 def test_segments_keep_what_the_decoder_said(
