@@ -7,9 +7,10 @@ One line is one utterance: ID, duration (seconds), wav (path), spk_id, wrd
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from mala_asr.errors import MalaError
 
 COLUMNS = ("ID", "duration", "wav", "spk_id", "wrd")
 SPAN_COLUMNS = ("start", "stop")
+
+# The fields of a line by column; None where the line is too short.
+Row = dict[str, str | None]
 
 
 class ManifestError(MalaError):
@@ -127,42 +131,94 @@ def read_manifest(path: str | os.PathLike[str]) -> list[Utterance]:
     >>> read_manifest(path)[0].wrd
     'HELLO'
     """
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            _require_columns(path, reader.fieldnames or ())
-            utterances = [
-                _utterance(path, reader.line_num, row) for row in reader
-            ]
-    except OSError as error:
-        raise ManifestError(
-            f"cannot read the manifest {path}: {error.strerror}; "
-            "write one with `mala-asr prepare`"
-        ) from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ManifestError(
-            f"{path} is not a CSV in UTF-8 ({error}); "
-            "write one with `mala-asr prepare`"
-        ) from error
+    text = manifest_text(path, "write one with `mala-asr prepare`")
+    utterances = [
+        _utterance(path, line, row)
+        for line, row in csv_rows(path, text, required=COLUMNS)
+    ]
     refuse_duplicates(path, (utterance.id for utterance in utterances))
     return utterances
 
 
-def _require_columns(
-    path: str | os.PathLike[str], fields: Iterable[str]
-) -> None:
-    present = set(fields)
-    missing = [name for name in COLUMNS if name not in present]
-    if missing:
+def manifest_text(path: str | os.PathLike[str], advice: str) -> str:
+    """Read the text of a list of recordings.
+
+    Arguments
+    ---------
+    path : str or os.PathLike
+        The file.
+    advice : str
+        What to do where it cannot be read, for the message of the error.
+
+    Returns
+    -------
+    str
+        The text, its line ends as they are.
+
+    Raises
+    ------
+    ManifestError
+        If the file cannot be read or is not UTF-8.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
+            return stream.read()
+    except OSError as error:
         raise ManifestError(
-            f"{path} has no column {', '.join(missing)}; "
-            f"a manifest's first line is {','.join(COLUMNS)}"
-        )
+            f"cannot read the manifest {path}: {error.strerror}; {advice}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{path} is not UTF-8 text; {advice}") from error
 
 
-def _utterance(
-    path: str | os.PathLike[str], line: int, row: dict[str, str | None]
-) -> Utterance:
+def csv_rows(
+    path: str | os.PathLike[str], text: str, required: Iterable[str] = ()
+) -> Iterator[tuple[int, Row]]:
+    """Go over the lines of a CSV after the one with the columns' names.
+
+    Arguments
+    ---------
+    path : str or os.PathLike
+        The file, for the messages of errors.
+    text : str
+        What is in it.
+    required : iterable of str
+        Columns that it must have.
+
+    Yields
+    ------
+    tuple of int and Row
+        The number of the line and its fields; None where it is too short.
+
+    Raises
+    ------
+    ManifestError
+        If it is no CSV or lacks a column.
+
+    Example
+    -------
+    >>> list(csv_rows("a.csv", "ID,wav\\na,a.flac\\n"))
+    [(2, {'ID': 'a', 'wav': 'a.flac'})]
+    """
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        present = set(reader.fieldnames or ())
+        missing = [name for name in required if name not in present]
+        if missing:
+            raise ManifestError(
+                f"{path} has no column {', '.join(missing)}; "
+                f"a manifest's first line is {','.join(required)}"
+            )
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise ManifestError(
+            f"{path}, line {reader.line_num}: not a CSV ({error}); write it "
+            "anew as CSV"
+        ) from error
+
+
+def _utterance(path: str | os.PathLike[str], line: int, row: Row) -> Utterance:
     short = [name for name in COLUMNS if row[name] is None]
     if short:
         raise ManifestError(

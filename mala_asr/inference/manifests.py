@@ -6,7 +6,6 @@ be there; what was said is not read.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,9 @@ from pathlib import Path
 
 from mala_asr.data.manifest import (
     ManifestError,
+    Row,
+    csv_rows,
+    manifest_text,
     refuse_duplicates,
     seconds_of,
 )
@@ -25,8 +27,6 @@ _AUDIO = ("wav", "audio_filepath", "audio", "path", "file", "filename")
 _ID = ("ID", "id", "utt_id", "utterance_id", "utt", "key")
 _START = ("start", "offset")
 _STOP = ("stop", "end")
-
-_Row = dict[str, str | None]
 
 
 def read_recordings(path: str | os.PathLike[str]) -> list[Recording]:
@@ -62,17 +62,8 @@ def read_recordings(path: str | os.PathLike[str]) -> list[Recording]:
     ('/x/a.wav', 1.0, 3.0, 'a-0001000-0003000')
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ManifestError(
-            f"cannot read the manifest {path}: {error.strerror}; check the path"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ManifestError(
-            f"{path} is not UTF-8 text; give a CSV or JSON lines"
-        ) from error
-    rows = _json_rows if text.lstrip().startswith("{") else _csv_rows
+    text = manifest_text(path, "give a CSV or JSON lines")
+    rows = _json_rows if text.lstrip().startswith("{") else csv_rows
     listed = list(rows(path, text))
     if not listed:
         raise ManifestError(f"{path} lists no recordings; add some")
@@ -83,7 +74,7 @@ def read_recordings(path: str | os.PathLike[str]) -> list[Recording]:
     return recordings
 
 
-def _json_rows(path: Path, text: str) -> Iterator[tuple[int, _Row]]:
+def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Row]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -98,18 +89,7 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, _Row]]:
         yield number, {k: None if v is None else str(v) for k, v in row.items()}
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, _Row]]:
-    reader = csv.DictReader(text.splitlines(keepends=True), strict=True)
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise ManifestError(
-            f"{path}, line {reader.line_num}: {error}; write it anew as CSV"
-        ) from error
-
-
-def _recording(path: Path, line: int, row: _Row) -> Recording:
+def _recording(path: Path, line: int, row: Row) -> Recording:
     audio = _first(row, _AUDIO)
     if audio is None:
         raise ManifestError(
@@ -138,12 +118,12 @@ def _recording(path: Path, line: int, row: _Row) -> Recording:
     )
 
 
-def _named(row: _Row, names: Sequence[str]) -> str:
+def _named(row: Row, names: Sequence[str]) -> str:
     """The first of some fields that has a value."""
     return next((name for name in names if row.get(name)), names[0])
 
 
-def _first(row: _Row, names: Sequence[str]) -> str | None:
+def _first(row: Row, names: Sequence[str]) -> str | None:
     return row.get(_named(row, names)) or None
 
 

@@ -204,6 +204,13 @@ def test_a_nemo_manifest(tmp_path: Path) -> None:
     assert len({r.id for r in found}) == 3
 
 
+def test_lines_end_where_a_csv_says(tmp_path: Path) -> None:
+    path = tmp_path / "list.csv"
+    path.write_bytes("ID,wav,wrd\r\na,a.wav,ONE\u2028TWO\x0cTHREE\r\n".encode())
+    (found,) = read_recordings(path)
+    assert (found.id, found.path) == ("a", "a.wav")
+
+
 def test_paths_count_from_the_working_folder_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
