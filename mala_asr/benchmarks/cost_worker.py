@@ -99,7 +99,9 @@ def added_memory(run: Callable[[], object]) -> dict[str, Any]:
     if not reset_peak_memory():
         return {**_timed(run), "bytes": None}
     before = peak_memory()
-    return {**_timed(run), "bytes": peak_memory() - before}
+    timed = _timed(run)
+    # The system counts in batches, so that next to nothing may be below 0.
+    return {**timed, "bytes": max(peak_memory() - before, 0)}
 
 
 def matrix_peak() -> float:

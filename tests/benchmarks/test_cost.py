@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from mala_asr.benchmarks import attention, cost, encoder
+from mala_asr.benchmarks import attention, cost, cost_worker, encoder
 from mala_asr.benchmarks.cost import (
     COMPILED,
     MALA,
@@ -109,6 +109,15 @@ def _use_30_then_20_megabytes() -> dict[str, Any]:
     # What was freed before does not hide it.
     torch.ones(80 * megabyte)
     return added_memory(run)
+
+
+def test_memory_is_never_less_than_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peaks = iter([5000, 904])
+    monkeypatch.setattr(cost_worker, "reset_peak_memory", lambda: True)
+    monkeypatch.setattr(cost_worker, "peak_memory", lambda: next(peaks))
+    assert added_memory(lambda: None)["bytes"] == 0
 
 
 def _costs(side: str, power: float, lengths: list[int]) -> list[Cost]:
