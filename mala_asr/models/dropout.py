@@ -2,12 +2,14 @@
 
 PyTorch draws one number per element on a single thread; for a Conformer of
 this project's sizes that is a sixth of a training step. Here one 64-bit
-number serves four elements. Elsewhere than on a CPU, and in evaluation, it
+number serves four elements, and it comes from NumPy's SFC64, twice as fast as
+PyTorch's generator, which gives the seed of each mask. Elsewhere than on a CPU, and in evaluation, it
 is PyTorch's own.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -52,8 +54,14 @@ class Dropout(nn.Dropout):
 
 def _keep(x: Tensor, dropped: int) -> Tensor:
     """Draw 0 for ``dropped`` of 65536 elements and the scale for others."""
-    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
-    bits.random_(-(2**63), None)
+    limits = np.iinfo(np.int64)
+    generator = np.random.Generator(
+        np.random.SFC64(int(torch.randint(limits.max, ())))
+    )
+    count = -(-x.numel() // 4)
+    bits = torch.from_numpy(
+        generator.integers(limits.min, limits.max, count, endpoint=True)
+    )
     numbers = bits.view(torch.int16)[: x.numel()].view(x.shape)
     # Compared straight into floats: no pass over booleans in between.
     keep = torch.empty_like(numbers, dtype=x.dtype)
