@@ -160,9 +160,9 @@ class Limits:
         seconds = _foretold([(c.frames, c.seconds) for c in earlier], frames)
         memory = _foretold([(c.frames, c.memory) for c in earlier], frames)
         if memory > self.gigabytes * 1e9:
-            return f"{memory / 1e9:.2g} GB"
+            return f"{_roughly(memory / 1e9)} GB"
         if seconds > self.seconds:
-            return f"{seconds:.2g} s"
+            return f"{_roughly(seconds)} s"
         return ""
 
 
@@ -174,6 +174,11 @@ def _foretold(points: Sequence[tuple[int, float | None]], frames: int) -> float:
     (n1, v1), (n2, v2) = known[-2:]
     slope = math.log(v2 / v1) / math.log(n2 / n1) + _MARGIN
     return v2 * (frames / n2) ** min(max(slope, 1.0), 2.0)
+
+
+def _roughly(value: float) -> str:
+    """Two digits, and zeros: 820 and not 8.2e+02."""
+    return f"{float(f'{value:.2g}'):,.16g}"
 
 
 def exponent(points: Sequence[tuple[int, float | None]]) -> float | None:

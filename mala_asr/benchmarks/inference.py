@@ -61,12 +61,14 @@ class Speed:
         Length of the recording in seconds.
     took : list of float
         Seconds of each time it was transcribed; empty where it was left out.
-    memory : int, optional
+    peak : int, optional
         The most bytes that the process held.
     words : int
         Words that were found.
     left_out : str
-        What it would have taken, where that was too much.
+        Why it was not measured.
+    idle : int
+        Bytes that the process held before, with the model in it.
 
     Example
     -------
@@ -77,14 +79,20 @@ class Speed:
     side: str
     frames: int
     took: list[float] = field(default_factory=list)
-    memory: int | None = None
+    peak: int | None = None
     words: int = 0
     left_out: str = ""
+    idle: int = 0
 
     @property
     def seconds(self) -> float | None:
         """Median of the times."""
         return statistics.median(self.took) if self.took else None
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that it took beyond those held before."""
+        return None if self.peak is None else max(self.peak - self.idle, 0)
 
     @property
     def rtf(self) -> float | None:
@@ -176,7 +184,10 @@ def measure(
     """
     earlier: list[Speed] = []
     for length in sorted(paths):
-        speeds = [Speed(worker.name, length) for worker in workers]
+        speeds = [
+            Speed(worker.name, length, idle=worker.facts["bytes"])
+            for worker in workers
+        ]
         todo = []
         for worker, speed in zip(workers, speeds, strict=True):
             mine = [s for s in earlier if s.side == speed.side]
@@ -185,6 +196,8 @@ def measure(
                 todo.append((worker, speed))
         for turn in range(rounds + 1):
             for worker, speed in todo:
+                if speed.left_out:
+                    continue
                 if not speed.took or speed.took[0] <= _LONG:
                     _once(worker, speed, paths[length], warming=turn == 0)
         earlier += speeds
@@ -193,9 +206,15 @@ def measure(
 
 def _once(worker: Worker, speed: Speed, path: Path, warming: bool) -> None:
     found = worker.request(str(path))
+    if "failed" in found:
+        speed.left_out = "failed"
+        print(
+            f"{speed.side}, {path.stem} s: {found['failed']}", file=sys.stderr
+        )
+        return
     speed.words = found["words"]
     if warming:
-        speed.memory = found["bytes"]
+        speed.peak = found["bytes"]
     if not warming or found["seconds"] > _LONG:
         speed.took.append(found["seconds"])
 
@@ -244,9 +263,9 @@ def report(speeds: Sequence[Speed]) -> str:
         return f"{mark}{speed.rtf:.4f}{mark}"
 
     def memory_cell(speed: Speed) -> str:
-        if speed.memory is None:
+        if speed.peak is None:
             return f"({speed.left_out})" if speed.left_out else "n/a"
-        return f"{speed.memory / 1e9:.2f} GB"
+        return f"{speed.peak / 1e9:.2f} GB"
 
     tables = []
     for title, cell in (("RTF", time_cell), ("peak memory", memory_cell)):
@@ -272,20 +291,30 @@ def _run(args: argparse.Namespace) -> None:
         place = Path(folder)
         paths = write_recordings(args.audio, sorted(set(args.lengths)), place)
         folders = prepare_folders(sides, args.model, place)
-        with _at_work(sides, folders, threads, place) as workers:
-            for speeds in measure(workers, paths, limits, args.rounds):
-                everything += speeds
-                # Hours may lie between two lengths.
-                print(f"{speeds[0].frames} s is done", file=sys.stderr)
+        try:
+            with _at_work(sides, folders, threads, place) as workers:
+                for speeds in measure(workers, paths, limits, args.rounds):
+                    everything += speeds
+                    # Hours may lie between two lengths.
+                    print(f"{speeds[0].frames} s is done", file=sys.stderr)
+        finally:
+            # Also what was measured before it was interrupted.
+            if everything:
+                _tell(args, threads, everything)
+
+
+def _tell(
+    args: argparse.Namespace, threads: int, speeds: Sequence[Speed]
+) -> None:
     print(
         f"torch {torch.__version__}, {threads} threads, median of "
         f"{args.rounds}, model "
         f"{args.model or 'untrained, of conformer_small'}; in parentheses "
         "what a side that was left out would take\n"
     )
-    print(report(everything))
+    print(report(speeds))
     if args.json:
-        write_json(args.json, [asdict(speed) for speed in everything])
+        write_json(args.json, [asdict(speed) for speed in speeds])
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

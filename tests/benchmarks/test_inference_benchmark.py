@@ -1,8 +1,10 @@
 """The inference benchmark: what it measures, and whom it leaves out."""
 
+import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,7 @@ class Answers:
     def __init__(self, name: str, per_second: float) -> None:
         self.name = name
         self.per_second = per_second
+        self.facts = {"bytes": 500}
         self.asked: list[str] = []
 
     def request(self, line: str) -> dict[str, Any]:
@@ -81,7 +84,16 @@ class Answers:
         # The first time takes longer, which does not count.
         if self.asked.count(line) == 1:
             took += 0.1
-        return {"seconds": took, "bytes": 1000 * seconds, "words": seconds}
+        held = 500 + 1000 * seconds
+        return {"seconds": took, "bytes": held, "words": seconds}
+
+
+class Refuses(Answers):
+    """One that cannot do what is longer than 50 s."""
+
+    def request(self, line: str) -> dict[str, Any]:
+        found = super().request(line)
+        return {"failed": "too long"} if found["words"] > 50 else found
 
 
 def test_turns_warming_and_limits() -> None:
@@ -99,6 +111,7 @@ def test_turns_warming_and_limits() -> None:
     by_place = {(s.side, s.frames): s for s in speeds}
     assert by_place["fast", 10].took == pytest.approx([0.1, 0.1])
     assert by_place["fast", 1000].rtf == pytest.approx(0.01)
+    assert by_place["fast", 1000].peak == 1_000_500
     assert by_place["fast", 1000].memory == 1_000_000
     assert by_place["fast", 1000].words == 1000
     # A long one is timed once, as it was warmed up; a longer one not at all.
@@ -109,6 +122,52 @@ def test_turns_warming_and_limits() -> None:
     table = report(speeds)
     assert "| fast | **0.0100** | **0.0100** | **0.0100** |" in table
     assert f"({by_place['slow', 1000].left_out})" in table
+
+
+def test_memory_held_before_is_not_foretold_to_grow() -> None:
+    """A process of 0.7 GB is no reason to expect 70 times as much of it."""
+    done = [
+        Speed("x", n, [0.1], peak=700_000_000 + 1_000_000 * n, idle=700_000_000)
+        for n in (10, 50)
+    ]
+    assert Limits(13.0, 60.0).reason(done, 3500) == ""
+    assert Limits(12.0, 60.0).reason(done, 3500) == "13 GB"
+
+
+def test_a_side_that_fails_is_told_and_asked_no_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    refuses = Refuses("one pass", 0.001)
+    workers: Any = [refuses, Answers("other", 0.001)]
+    paths = {n: Path(f"{n}.wav") for n in (10, 100)}
+    speeds = [
+        speed
+        for row in measure(workers, paths, Limits(1.0, 60.0), rounds=3)
+        for speed in row
+    ]
+    assert refuses.asked.count("100.wav") == 1
+    assert capsys.readouterr().err == "one pass, 100 s: too long\n"
+    assert "| one pass | **0.0010** | (failed) |" in report(speeds)
+
+
+def test_what_was_measured_is_told_when_it_is_interrupted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*arguments: Any) -> Iterator[list[Speed]]:
+        yield [Speed("ours", 1, [0.5])]
+        raise KeyboardInterrupt
+
+    soundfile.write(tmp_path / "a.wav", np.full(16000, 0.1), 16000)
+    monkeypatch.setattr(inference, "measure", interrupted)
+    monkeypatch.setattr(inference, "prepare_folders", lambda *_: None)
+    monkeypatch.setattr(
+        inference, "_at_work", lambda *_: contextlib.nullcontext([])
+    )
+    asked = [str(tmp_path / "a.wav"), "--sides", "ours", "--lengths", "1", "2"]
+    assert main(asked) == 130
+    assert "| ours | **0.5000** |" in capsys.readouterr().out
 
 
 def test_a_missing_package_is_named(
@@ -161,7 +220,7 @@ def test_the_benchmark(tone_folder: Path, tmp_path: Path) -> None:
     speeds = [Speed(**found) for found in json.loads(record.read_text())]
     sides = {speed.side for speed in speeds}
     assert sides >= {*ENGINES, *STOCK} - {"ours, ONNX", "ours, ONNX int8"}
-    assert all(speed.took and speed.memory for speed in speeds)
+    assert all(speed.took and speed.peak for speed in speeds)
     words = {(s.side, s.frames): s.words for s in speeds}
     for side in sides & ENGINES.keys():
         assert words[side, 4] == words["ours", 4] > words["ours", 2]
