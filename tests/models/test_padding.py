@@ -3,9 +3,15 @@
 import pytest
 import torch
 from speechbrain.lobes.models.convolution import ConvolutionFrontEnd
+from torch.nn import functional
 
 from mala_asr.models import ATTENTIONS, MalaASR
-from mala_asr.models.frontend import FRONTENDS, build_frontend
+from mala_asr.models.frontend import (
+    FRONTENDS,
+    build_frontend,
+    halve,
+    halved,
+)
 from mala_asr.models.streaming import DynChunkTrainConfig
 
 LOG_PROB_TOLERANCE = 1e-4
@@ -92,6 +98,33 @@ def test_alone_equals_batched_in_chunks(attention):
     model = build(attention=attention)
     chunks = DynChunkTrainConfig(4, 2)
     assert compare(model, chunks) <= LOG_PROB_TOLERANCE
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 8])
+def test_gradients_of_the_edges_are_pytorchs(length):
+    """Those of SpeechBrain's way: pad by reflection, then convolve."""
+    torch.manual_seed(0)
+    conv = torch.nn.Conv2d(2, 3, 3, stride=2)
+    image = torch.randn(2, 8, 6, 2)
+    weight = torch.randn(1, halved(length), 3, 3)
+    found = []
+    for name in ("ours", "theirs"):
+        x = image.clone().requires_grad_()
+        if name == "ours":
+            lengths = torch.tensor([8, length])
+            out = halve(x, conv, lengths)[1:, : halved(length)]
+        else:
+            alone = x[1:, :length].permute(0, 3, 2, 1)
+            edges = "replicate" if length == 1 else "reflect"
+            alone = functional.pad(alone, (1, 1, 0, 0), mode=edges)
+            alone = functional.pad(alone, (0, 0, 1, 1), mode="reflect")
+            out = functional.conv2d(alone, conv.weight, conv.bias, stride=2)
+            out = out.permute(0, 3, 2, 1)
+        conv.zero_grad()
+        (out * weight).sum().backward()
+        found.append((out, x.grad, conv.weight.grad))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
 
 
 @torch.no_grad()
