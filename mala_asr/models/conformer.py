@@ -19,6 +19,7 @@ from speechbrain.lobes.models.transformer.Conformer import (
     ConformerEncoderStreamingContext,
     ConvolutionModule,
 )
+from speechbrain.nnet.attention import PositionalwiseFeedForward
 from speechbrain.utils.dynamic_chunk_training import DynChunkTrainConfig
 from torch import Tensor, nn
 from torch.nn import functional
@@ -146,6 +147,36 @@ class PaddingExactConvolution(ConvolutionModule):
         return functional.glu(hidden, dim=-1)
 
 
+class FeedForward(PositionalwiseFeedForward):
+    """SpeechBrain's feed-forward network, its frames left where they are.
+
+    SpeechBrain's puts time first for it and back again: the matrix products
+    then copy what they read, and add their bias in a pass of its own.
+
+    Example
+    -------
+    >>> import torch
+    >>> FeedForward(128, input_size=64)(torch.rand(2, 50, 64)).shape
+    torch.Size([2, 50, 64])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the network to every frame.
+
+        Arguments
+        ---------
+        x : Tensor
+            Shape (..., channels).
+
+        Returns
+        -------
+        Tensor
+            Shape of ``x``.
+        """
+        out: Tensor = self.ffn(x)
+        return out
+
+
 @dataclass
 class EncoderLayerStream:
     """What one encoder layer remembers of a stream.
@@ -203,6 +234,10 @@ class MalaConformerEncoderLayer(ConformerEncoderLayer):
             dropout=dropout,
             attention_type="RoPEMHA",
         )
+        for module in (self.ffn_module1, self.ffn_module2):
+            module[1] = FeedForward(
+                d_ffn, input_size=d_model, dropout=dropout, activation=nn.SiLU
+            )
         self.mha_layer = build_attention(
             attention, d_model, nhead, d_ffn, dropout, attention_options
         )
