@@ -72,9 +72,9 @@ class _ELU1(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, x: Tensor) -> Tensor:
-        below = torch.exp(-torch.relu(-x))
+        below = x.clamp_max(0.0).exp_()
         ctx.save_for_backward(below)
-        return below + torch.relu(x)
+        return torch.relu(x).add_(below)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
