@@ -3,8 +3,8 @@
 PyTorch draws one number per element on a single thread; for a Conformer of
 this project's sizes that is a sixth of a training step. Here one 64-bit
 number serves four elements, and it comes from NumPy's SFC64, twice as fast as
-PyTorch's generator, which gives the seed of each mask. Elsewhere than on a CPU, and in evaluation, it
-is PyTorch's own.
+PyTorch's generator, which gives the seed of each mask. Elsewhere than on a
+CPU, and in evaluation, it is PyTorch's own.
 """
 
 from __future__ import annotations
