@@ -51,20 +51,25 @@ class OnnxRecognizer(Recognizer):
 
     def encode(self, waves: Sequence[torch.Tensor]) -> Encoded:
         """Encode recordings as one batch, see `Recognizer.encode`."""
+        return self._run(waves)
+
+    def encode_long(self, wave: torch.Tensor) -> Encoded:
+        """Encode one recording, at once as the graph does."""
+        return self._run([wave], release=True)
+
+    def _run(
+        self, waves: Sequence[torch.Tensor], release: bool = False
+    ) -> Encoded:
         if any(len(wave) == 0 for wave in waves):
             raise DecodingError("a recording without samples; leave it out")
         samples = torch.tensor([len(wave) for wave in waves])
         padded = pad_sequence(list(waves), batch_first=True)
-        _, lengths, states = self._onnx.run(padded, samples)
+        _, lengths, states = self._onnx.run(padded, samples, release)
         return Encoded(
             states,
             lengths // self.model.ctc_upsampling,
             [len(wave) / self.model.sample_rate for wave in waves],
         )
-
-    def encode_long(self, wave: torch.Tensor) -> Encoded:
-        """Encode one recording, at once as the graph does."""
-        return self.encode([wave])
 
 
 class HalfPrecisionRecognizer(Recognizer):

@@ -64,6 +64,10 @@ class OnnxModel:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 4  # errors are raised besides
+        self._releasing = onnxruntime.RunOptions()
+        self._releasing.add_run_config_entry(
+            "memory.enable_memory_arena_shrinkage", "cpu:0"
+        )
         self._name = name
         try:
             self._session = onnxruntime.InferenceSession(
@@ -72,7 +76,9 @@ class OnnxModel:
         except Exception as error:  # its own classes have no common one
             raise self._error("cannot be loaded", error) from error
 
-    def run(self, waves: Tensor, samples: Tensor) -> tuple[Tensor, ...]:
+    def run(
+        self, waves: Tensor, samples: Tensor, release: bool = False
+    ) -> tuple[Tensor, ...]:
         """Compute all outputs.
 
         Arguments
@@ -81,6 +87,9 @@ class OnnxModel:
             Samples, zero-padded, (batch, samples).
         samples : Tensor
             Valid ones of each, (batch,).
+        release : bool
+            Whether to give back at the end what it took, in place of keeping
+            it for the next call: worth it after a long recording.
 
         Returns
         -------
@@ -94,7 +103,9 @@ class OnnxModel:
         """
         given = {"waves": waves.numpy(), "samples": samples.numpy()}
         try:
-            found = self._session.run(None, given)
+            found = self._session.run(
+                None, given, self._releasing if release else None
+            )
         except Exception as error:
             raise self._error("failed", error) from error
         return tuple(map(torch.from_numpy, found))

@@ -90,6 +90,36 @@ def test_the_same_words_from_onnx(
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="reads memory from /proc"
+)
+def test_what_a_long_recording_took_is_given_back(folder: Path) -> None:
+    script = """
+import json, sys
+import torch
+from pathlib import Path
+from mala_asr.inference.onnx_model import OnnxModel
+
+def resident():
+    text = Path("/proc/self/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+model = OnnxModel(Path(sys.argv[1]).read_bytes(), "model.onnx")
+wave, length = torch.zeros(1, 16000 * 300), torch.tensor([16000 * 300])
+before = resident()
+rest = []
+for release in (True, False):
+    out = model.run(wave, length, release)
+    del out
+    rest.append(resident() - before)
+print(json.dumps(rest))
+"""
+    released, kept = alone(script, folder / "model.onnx")
+    assert kept > 100
+    assert released < 0.5 * kept
+
+
+@pytest.mark.slow
 def test_int8_is_smaller_and_not_exact(folder: Path) -> None:
     exact, rounded = folder / "model.onnx", folder / "model.int8.onnx"
     assert rounded.stat().st_size < 0.8 * exact.stat().st_size
