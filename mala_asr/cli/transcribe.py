@@ -235,7 +235,8 @@ def run(args: argparse.Namespace) -> int:
         job = processes.decide(
             lambda: _plan(args, formats, style, spool, part.failures)
         )
-        waiting = processes.share(job.waiting)
+        lengths = processes.decide(lambda: _lengths(job.waiting, processes))
+        waiting = processes.share(job.waiting, lengths)
         if waiting:
             _transcribe(args, formats, job.output, waiting, part, processes)
         parts = processes.gather(part)
@@ -276,6 +277,24 @@ def _plan(
         done = len(recordings) - len(waiting)
         _say(f"{done} of {total} recordings are there already")
     return _Job(output, total, waiting)
+
+
+def _lengths(
+    recordings: Sequence[Recording], processes: Processes
+) -> list[float]:
+    """Seconds of each, where there is work to share out."""
+    if processes.count == 1:
+        return [0.0] * len(recordings)
+    from mala_asr.data.audio import AudioError
+    from mala_asr.inference.transcriber import duration
+
+    lengths = []
+    for recording in recordings:
+        try:
+            lengths.append(duration(recording))
+        except AudioError:
+            lengths.append(0.0)  # whoever reads it will say what is wrong
+    return lengths
 
 
 def _report(job: _Job, parts: Sequence[_Part]) -> int:

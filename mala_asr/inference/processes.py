@@ -44,8 +44,8 @@ class Processes:
 
     Example
     -------
-    >>> Processes(rank=1, count=3).share("abcdefg")
-    ['b', 'e']
+    >>> Processes(rank=1, count=2).share("abcd", [9.0, 2.0, 3.0, 2.0])
+    ['b', 'c', 'd']
     >>> Processes().decide(lambda: "alone")
     'alone'
     """
@@ -114,20 +114,33 @@ class Processes:
             cpus = os.cpu_count() or 1
         return max(1, cpus // self.local_count)
 
-    def share(self, items: Sequence[Item]) -> list[Item]:
+    def share(
+        self, items: Sequence[Item], lengths: Sequence[float]
+    ) -> list[Item]:
         """Pick what this process has to do.
 
         Arguments
         ---------
         items : Sequence
             All there is to do, the same in every process.
+        lengths : Sequence[float]
+            How long each takes, in any unit.
 
         Returns
         -------
         list
-            Every `count`-th of them.
+            In order. The longest are dealt first, each to the process that
+            has the least to do so far, so that all end at about one time.
         """
-        return list(items[self.rank :: self.count])
+        loads = [(0.0, 0)] * self.count
+        mine = []
+        for index in sorted(range(len(items)), key=lambda i: -lengths[i]):
+            least = min(range(self.count), key=loads.__getitem__)
+            load, number = loads[least]
+            loads[least] = load + lengths[index], number + 1
+            if least == self.rank:
+                mine.append(index)
+        return [items[index] for index in sorted(mine)]
 
     def choose_gpu(self) -> None:
         """Make ``cuda`` mean a GPU of this process' own, where there are."""

@@ -224,6 +224,30 @@ class Transcriber:
         )
 
 
+def duration(recording: Recording) -> float:
+    """Tell how long a recording is without reading it.
+
+    Arguments
+    ---------
+    recording : Recording
+        The recording, perhaps a part of a file.
+
+    Returns
+    -------
+    float
+        Seconds; less than 0 for a part that starts after the file's end.
+
+    Raises
+    ------
+    AudioError
+        If it is no audio file.
+    """
+    seconds = audio_info(recording.path).duration
+    if recording.stop is not None:
+        seconds = min(seconds, recording.stop)
+    return seconds - (recording.start or 0.0)
+
+
 @contextmanager
 def _reporting(
     recording: Recording, on_error: OnError | None
@@ -242,9 +266,6 @@ def _measure(
     measured = []
     for position, recording in enumerate(recordings):
         with _reporting(recording, on_error):
-            duration = audio_info(recording.path).duration
-            if recording.stop is not None:
-                duration = min(duration, recording.stop)
-            duration -= recording.start or 0.0
-            measured.append(_Measured(position, recording, duration))
+            seconds = duration(recording)
+            measured.append(_Measured(position, recording, seconds))
     return measured

@@ -75,15 +75,15 @@ def test_a_bad_file_is_reported_once_and_the_rest_go_on(
 ) -> None:
     bad = tmp_path / "bad.wav"
     bad.write_text("not audio")
-    # The second process has it, and is done long before the first.
-    inputs = [recordings[0], str(bad), *recordings[1:]]
+    # The longest is the first process'. The second is done long before.
+    inputs = [recordings[0], str(bad), recordings[1]]
     assert alone(tone_folder, *inputs) == 1
     expected = capsys.readouterr().out
     done = in_two(tone_folder, *inputs)
     assert done.returncode == 1
     assert done.stdout == expected
     assert done.stderr.count(f"error: {bad} is not audio") == 1
-    assert done.stderr.count(f"1 of 6 inputs failed: {bad}") == 1
+    assert done.stderr.count(f"1 of 3 inputs failed: {bad}") == 1
 
 
 @pytest.mark.slow
@@ -192,10 +192,24 @@ def test_an_environment_that_makes_no_sense(rank: str, count: str) -> None:
 def test_shares_have_everything_once() -> None:
     for count in (1, 2, 3, 8):
         shares = [
-            Processes(rank, count).share(range(7)) for rank in range(count)
+            Processes(rank, count).share(range(7), [0.0] * 7)
+            for rank in range(count)
         ]
         assert sorted(sum(shares, [])) == list(range(7))
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_shares_take_about_as_long() -> None:
+    lengths = [float(n * n % 97) for n in range(100)]
+    for count in (2, 3, 8):
+        shares = [
+            Processes(rank, count).share(range(100), lengths)
+            for rank in range(count)
+        ]
+        assert sorted(sum(shares, [])) == list(range(100))
+        assert all(share == sorted(share) for share in shares)
+        loads = [sum(lengths[n] for n in share) for share in shares]
+        assert max(loads) - min(loads) < 0.02 * sum(lengths) / count
 
 
 def test_cpus_and_gpus_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
