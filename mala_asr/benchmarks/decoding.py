@@ -33,7 +33,7 @@ from tqdm import tqdm
 from mala_asr.arguments import positive, positive_float
 from mala_asr.benchmarks.command import run_benchmark
 from mala_asr.benchmarks.host_search import HostBeamSearch
-from mala_asr.benchmarks.tables import table_row
+from mala_asr.benchmarks.tables import table_head, table_row
 from mala_asr.data.audio import audio_info, read_audio
 from mala_asr.data.tokenizer import load_tokenizer, train_tokenizer
 from mala_asr.decoding.joint import JointBeamSearch, Search
@@ -244,8 +244,9 @@ def report(host: Sequence[Found], ours: Sequence[Found]) -> str:
 
 def _speed_table(host: Sequence[Found], ours: Sequence[Found]) -> list[str]:
     lines = [
-        "| search | time of an utterance | of a step | ratio (range) |",
-        "|---|---|---|---|",
+        table_head(
+            ["search", "time of an utterance", "of a step", "ratio (range)"]
+        )
     ]
     total = sum(found.seconds for found in host)
     for name, side in ((HostSide.name, host), (OurSide.name, ours)):
@@ -295,10 +296,7 @@ def _agreement_table(host: Sequence[Found], ours: Sequence[Found]) -> list[str]:
 
 
 def _step_table(host: Sequence[Found], ours: Sequence[Found]) -> list[str]:
-    lines = [
-        f"| tokens before a step | {HostSide.name} | {OurSide.name} |",
-        "|---|---|---|",
-    ]
+    lines = [table_head(["tokens before a step", HostSide.name, OurSide.name])]
     longest = max(len(found.step_seconds) for found in (*host, *ours))
     for first in range(0, longest, STEP_GROUP):
         cells = [f"{first}-{first + STEP_GROUP - 1}"]

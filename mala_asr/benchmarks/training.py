@@ -34,6 +34,7 @@ from mala_asr.benchmarks.batches import (
 from mala_asr.benchmarks.command import run_benchmark
 from mala_asr.benchmarks.sides import OURS, STOCK, shared_config
 from mala_asr.benchmarks.stopwatch import backward
+from mala_asr.benchmarks.tables import table_head
 from mala_asr.benchmarks.workers import Worker
 
 _MODULE = "mala_asr.benchmarks.worker"
@@ -155,8 +156,9 @@ def report(results: Sequence[Measurement]) -> str:
     """
     first = results[0]
     lines = [
-        "| side | parameters | step | audio s / s | ratio (range) |",
-        "|---|---|---|---|---|",
+        table_head(
+            ["side", "parameters", "step", "audio s / s", "ratio (range)"]
+        )
     ]
     for result in results:
         ratios = [a / b for a, b in zip(first.took, result.took, strict=True)]
@@ -174,8 +176,9 @@ def report(results: Sequence[Measurement]) -> str:
 def _parts_table(result: Measurement) -> list[str]:
     total = sum(result.parts.values())
     lines = [
-        f"| {result.name}: part of a step | forward | backward | share |",
-        "|---|---|---|---|",
+        table_head(
+            [f"{result.name}: part of a step", "forward", "backward", "share"]
+        )
     ]
     names = [n for n in result.parts if not n.endswith(backward(""))]
     rows = {
