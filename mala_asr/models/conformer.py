@@ -147,18 +147,29 @@ class PaddingExactConvolution(ConvolutionModule):
         return functional.glu(hidden, dim=-1)
 
 
-class FeedForward(PositionalwiseFeedForward):
+class FeedForward(nn.Module):
     """SpeechBrain's feed-forward network, its frames left where they are.
 
     SpeechBrain's puts time first for it and back again: the matrix products
     then copy what they read, and add their bias in a pass of its own.
 
+    Arguments
+    ---------
+    network : PositionalwiseFeedForward
+        Whose layers are taken, initial weights included, so that a seed
+        begins with the same model as ever.
+
     Example
     -------
     >>> import torch
-    >>> FeedForward(128, input_size=64)(torch.rand(2, 50, 64)).shape
+    >>> network = PositionalwiseFeedForward(128, input_size=64)
+    >>> FeedForward(network)(torch.rand(2, 50, 64)).shape
     torch.Size([2, 50, 64])
     """
+
+    def __init__(self, network: PositionalwiseFeedForward) -> None:
+        super().__init__()
+        self.ffn = network.ffn
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the network to every frame.
@@ -235,9 +246,7 @@ class MalaConformerEncoderLayer(ConformerEncoderLayer):
             attention_type="RoPEMHA",
         )
         for module in (self.ffn_module1, self.ffn_module2):
-            module[1] = FeedForward(
-                d_ffn, input_size=d_model, dropout=dropout, activation=nn.SiLU
-            )
+            module[1] = FeedForward(module[1])
         self.mha_layer = build_attention(
             attention, d_model, nhead, d_ffn, dropout, attention_options
         )
