@@ -90,24 +90,25 @@ def test_memory_is_what_a_call_adds_at_its_peak() -> None:
     # in this one may have told glibc to keep what is freed.
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        found = pool.submit(_use_30_then_20_megabytes).result()
+        found = pool.submit(_use_60_then_40_megabytes).result()
     if found["bytes"] is None:
         pytest.skip("this system cannot tell")
-    assert found["bytes"] == pytest.approx(30 * 2**20, rel=0.2)
+    assert found["bytes"] == pytest.approx(60 * 2**20, rel=0.2)
     assert found["seconds"] > 0
 
 
-def _use_30_then_20_megabytes() -> dict[str, Any]:
+def _use_60_then_40_megabytes() -> dict[str, Any]:
+    # Above 32 MB glibc always gives memory back; below, it depends on the heap.
     megabyte = 2**18  # floats
 
     def run() -> None:
-        first = torch.ones(30 * megabyte)
+        first = torch.ones(60 * megabyte)
         del first
-        torch.ones(20 * megabyte)
+        torch.ones(40 * megabyte)
 
     added_memory(run)
     # What was freed before does not hide it.
-    torch.ones(80 * megabyte)
+    torch.ones(160 * megabyte)
     return added_memory(run)
 
 
