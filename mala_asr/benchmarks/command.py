@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mala_asr.arguments import positive, positive_float
-from mala_asr.errors import MalaError, UsageError, os_error_text
+from mala_asr.errors import exit_status
 
 
 def run_benchmark(
@@ -65,27 +64,12 @@ def run_benchmark(
     add_arguments(parser)
     args = parser.parse_args(argv)
 
-    def tell(message: object) -> None:
-        print(f"{name} benchmark: {message}", file=sys.stderr)
-
-    try:
+    def measure() -> int:
         work(args)
         sys.stdout.flush()
-    except MalaError as error:
-        tell(f"error: {error}")
-        return 2 if isinstance(error, UsageError) else 1
-    except BrokenPipeError:
-        # Who read the tables, as `head` does, has enough. What is still
-        # buffered must not raise once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:
-        tell(f"error: {os_error_text(error)}")
-        return 1
-    except KeyboardInterrupt:
-        tell("interrupted")
-        return 130
-    return 0
+        return 0
+
+    return exit_status(f"{name} benchmark", measure)
 
 
 def add_measuring(

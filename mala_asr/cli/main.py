@@ -7,13 +7,12 @@ errors come at once.
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 import mala_asr
-from mala_asr.errors import MalaError, UsageError, os_error_text
+from mala_asr.errors import exit_status
 
 # In the order in which a newcomer meets them.
 COMMANDS = (
@@ -78,29 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["score", "no-such-file.trn", "hyp.trn"])
     1
     """
-    try:
-        parser = _parser()
-        args = parser.parse_args(argv)
-        if args.command is None:
-            parser.print_help(sys.stderr)
-            return 2
-        _log_to_stderr()
-        return args.run(args)
-    except UsageError as error:
-        _fail(str(error))
-        return 2
-    except MalaError as error:
-        return _fail(str(error))
-    except BrokenPipeError:
-        # Whoever read our output has closed it, as `head` does. What is
-        # still buffered must not raise once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:
-        return _fail(os_error_text(error))
-    except KeyboardInterrupt:
-        print("mala-asr: interrupted", file=sys.stderr)
-        return 130
+    return exit_status("mala-asr", lambda: _run(argv))
 
 
 def module_of(command: str) -> str:
@@ -122,6 +99,17 @@ def module_of(command: str) -> str:
     'mala_asr.cli.train_lm'
     """
     return f"mala_asr.cli.{command.replace('-', '_')}"
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    _log_to_stderr()
+    status: int = args.run(args)
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -163,12 +151,6 @@ def _log_to_stderr() -> None:
         format="mala-asr: %(message)s", level=logging.WARNING, force=True
     )
     logging.getLogger("mala_asr").setLevel(logging.INFO)
-
-
-def _fail(message: str) -> int:
-    line = message.replace("\n", " ")
-    print(f"mala-asr: error: {line}", file=sys.stderr)
-    return 1
 
 
 if __name__ == "__main__":
