@@ -73,6 +73,9 @@ class Recognizer:
         When the model cannot be decoded in that way.
     """
 
+    # Whether `encode_long` works a block at a time, in little memory.
+    in_blocks = True
+
     def __init__(
         self,
         model: MalaASR,

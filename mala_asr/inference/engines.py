@@ -45,6 +45,8 @@ class OnnxRecognizer(Recognizer):
         As for `Recognizer`.
     """
 
+    in_blocks = False
+
     def __init__(self, onnx: OnnxModel, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._onnx = onnx

@@ -20,7 +20,6 @@ from torch import Tensor
 from mala_asr.data.audio import AudioError
 from mala_asr.decoding.hypothesis import Hypothesis, Span
 from mala_asr.decoding.recognizer import Recognizer
-from mala_asr.inference.engines import OnnxRecognizer
 from mala_asr.inference.memory import (
     available_bytes,
     in_gib,
@@ -172,7 +171,7 @@ class LongFormDecoder:
                 seconds,
                 self.recognizer.options.decoder,
                 self.recognizer.word_times,
-                blocks=not isinstance(self.recognizer, OnnxRecognizer),
+                blocks=self.recognizer.in_blocks,
             )
             device = next(self.recognizer.model.parameters()).device
             free = available_bytes(device)
