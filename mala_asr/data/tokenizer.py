@@ -20,7 +20,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from mala_asr.data.files import replacing, sha256
+from mala_asr.data.files import replacing, sha256, write_json
 from mala_asr.data.manifest import read_manifest
 from mala_asr.errors import MalaError
 
@@ -138,10 +138,7 @@ def train_tokenizer(
     _check_round_trip(tokenizer, texts)
     with replacing(model) as temporary:
         temporary.write_bytes(proto)
-    with replacing(stamp) as temporary:
-        temporary.write_text(
-            json.dumps(settings | {"model": sha256(model)}, indent=2)
-        )
+    write_json(stamp, settings | {"model": sha256(model)})
     logger.info("%s: %d pieces", model, tokenizer.get_piece_size())
     return model
 
