@@ -51,7 +51,9 @@ class UsageError(MalaError):
     """
 
 
-def exit_status(program: str, work: Callable[[], int]) -> int:
+def exit_status(
+    program: str, work: Callable[[], int], interrupted: str = "interrupted"
+) -> int:
     """Do a command's work; what goes wrong is one line on standard error.
 
     Arguments
@@ -60,6 +62,8 @@ def exit_status(program: str, work: Callable[[], int]) -> int:
         What the line begins with.
     work : callable
         Gives the exit status where nothing is raised.
+    interrupted : str
+        What is said after Ctrl-C.
 
     Returns
     -------
@@ -94,5 +98,5 @@ def exit_status(program: str, work: Callable[[], int]) -> int:
     except OSError as error:
         return fail(os_error_text(error))
     except KeyboardInterrupt:
-        print(f"{program}: interrupted", file=sys.stderr)
+        print(f"{program}: {interrupted}", file=sys.stderr)
         return 130

@@ -81,14 +81,25 @@ def run(args: argparse.Namespace) -> int:
         0; what cannot be tuned raises a MalaError.
     """
     from mala_asr.data.manifest import read_manifest
-    from mala_asr.decoding.errors import DecodingError
     from mala_asr.devices import find_device
+    from mala_asr.errors import UsageError
     from mala_asr.inference.model_folder import (
         load_model_folder,
         set_decoding,
     )
+    from mala_asr.inference.pretrained import pretrained_folder, resolve
     from mala_asr.inference.tuning import EncodedSet, at_edge, grid_of, tune
 
+    if args.write and resolve(args.model) == pretrained_folder():
+        raise UsageError(
+            "--write would change the installed package; copy "
+            f"{pretrained_folder()} and give the copy as --model"
+        )
+    if args.write and args.lm is not None:
+        raise UsageError(
+            "--write keeps the model folder's own language model; put "
+            f"{args.lm} there with 'mala-asr export --lm', and leave --lm out"
+        )
     device = find_device(args.device)
     utterances = read_manifest(args.manifest)
     loaded = load_model_folder(args.model)
@@ -100,11 +111,6 @@ def run(args: argparse.Namespace) -> int:
         "ctc_weight": args.ctc_weights,
     }
     grid = grid_of(options, given)
-    if args.write and args.lm is not None:
-        raise DecodingError(
-            "--write keeps the model folder's own language model; put "
-            f"{args.lm} there with 'mala-asr export --lm', and leave --lm out"
-        )
     dev = EncodedSet(loaded.model.to(device), loaded.tokenizer, utterances)
     print("\t".join([*grid, "WER", "sub", "del", "ins"]))
     best = tune(dev, options, grid, _print_row)

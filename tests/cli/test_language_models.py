@@ -14,6 +14,7 @@ from mala_asr.inference.model_folder import (
     load_model_folder,
     save_model_folder,
 )
+from mala_asr.inference.pretrained import PRETRAINED
 from tests.tones import ToneModel, tones
 
 pytest.importorskip("flashlight.lib.text")
@@ -169,8 +170,16 @@ def test_a_foreign_language_model_is_not_written(
     model: Path, lm: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["tune-decoder", str(corpus / "dev.csv"), "--model", str(model)]
-    assert main([*command, "--lm", str(lm), "--write"]) == 1
+    assert main([*command, "--lm", str(lm), "--write"]) == 2
     assert "mala-asr export --lm" in capsys.readouterr().err
+
+
+def test_the_installed_package_is_not_written_to(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["tune-decoder", str(corpus / "dev.csv"), "--write"]
+    assert main([*command, "--model", PRETRAINED]) == 2
+    assert "copy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["lm.bin", "lm.json"])

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mala_asr.errors import MalaError, os_error_text
+from mala_asr.errors import exit_status
 
 HELP = """\
 Train variants of a model under one schedule and one order of batches, decode
@@ -39,7 +39,7 @@ def main(
     Returns
     -------
     int
-        0, or 1 after an expected error, or 130 when interrupted.
+        0, or 1 after an expected error, 2 wrong usage, 130 interrupted.
     """
     args = build_parser().parse_args(argv)
     logging.basicConfig(
@@ -49,20 +49,14 @@ def main(
         stream=sys.stderr,
     )
     logging.getLogger("speechbrain").setLevel(logging.WARNING)
-    try:
+
+    def work() -> int:
         with _terminated_like_interrupted():
             return _compare(args, results)
-    except MalaError as error:
-        print(f"compare: error: {error}", file=sys.stderr)
-    except OSError as error:
-        print(f"compare: error: {os_error_text(error)}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print(
-            "compare: interrupted; the same command goes on from here",
-            file=sys.stderr,
-        )
-        return 130
-    return 1
+
+    return exit_status(
+        "compare", work, "interrupted; the same command goes on from here"
+    )
 
 
 def _compare(args: argparse.Namespace, results: Path) -> int:
