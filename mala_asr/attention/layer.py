@@ -76,7 +76,10 @@ class LinearAttention(nn.Module):
         phi: ``elu1`` (ELU + 1), ``relu`` or ``exp``.
     sharpness : str
         ``fixed``: gain 1 + 1/z, as in the paper. ``learned``: a + 1/z with
-        one a >= 0 per head, starting at 1 (``mala`` only).
+        one a >= 0 per head (``mala`` only).
+    sharpness_start : float
+        Where a learned a starts: at 1 as the paper's MALA, close to 0 as
+        plain linear attention.
     rotary : bool
         Rotary positions where phi(q) and phi(k) meet.
     gate : bool
@@ -114,6 +117,7 @@ class LinearAttention(nn.Module):
         gate: bool = False,
         lepe_kernel: int = 0,
         dropout: float = 0.0,
+        sharpness_start: float = 1.0,
     ) -> None:
         super().__init__()
         if d_model % nhead:
@@ -132,6 +136,13 @@ class LinearAttention(nn.Module):
             raise ValueError(
                 f"sharpness 'learned' belongs to mala; {kind} has none"
             )
+        number = isinstance(sharpness_start, int | float)
+        if not number or not 0.0 < sharpness_start < math.inf:
+            raise ValueError(
+                f"sharpness_start is {sharpness_start}; give a number above 0"
+            )
+        if sharpness_start != 1.0 and sharpness != "learned":
+            raise ValueError("sharpness_start is of a learned sharpness")
         if rotary and d_model // nhead % 2:
             raise ValueError(
                 f"rotary positions need an even head size; it is "
@@ -148,9 +159,9 @@ class LinearAttention(nn.Module):
             context_frames(self.lepe)
         self.raw_sharpness: nn.Parameter | None = None
         if sharpness == "learned":
-            # softplus of this is 1: training starts at the paper's MALA.
-            start = torch.full((nhead,), math.log(math.expm1(1.0)))
-            self.raw_sharpness = nn.Parameter(start)
+            # softplus of this is where the training starts.
+            start = sharpness_start + math.log(-math.expm1(-sharpness_start))
+            self.raw_sharpness = nn.Parameter(torch.full((nhead,), start))
         self.dropout = nn.Dropout(dropout)
         self.reset_parameters()
 

@@ -88,8 +88,9 @@ class MalaASR(nn.Module):
         ``mala``, ``linear``, ``inline``, ``softmax_rope``,
         ``softmax_relpos`` or ``hypermixing``.
     attention_options : dict, optional
-        Of that attention: ``feature_map``, ``sharpness``, ``rotary``,
-        ``gate``, ``lepe_kernel``, ``dropout``.
+        Of that attention: ``feature_map``, ``sharpness``,
+        ``sharpness_start``, ``rotary``, ``gate``, ``lepe_kernel``,
+        ``dropout``.
     d_model, nhead, num_encoder_layers, num_decoder_layers, d_ffn,
     kernel_size, dropout
         As in SpeechBrain's Conformer recipes.

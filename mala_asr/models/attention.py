@@ -264,8 +264,9 @@ def build_attention(
         Of the model: softmax layers apply it to their scores; linear forms
         have none unless ``options`` says so.
     options : dict, optional
-        Of `LinearAttention`: ``feature_map``, ``sharpness``, ``rotary``,
-        ``gate``, ``lepe_kernel``, ``dropout``. Softmax layers take
+        Of `LinearAttention`: ``feature_map``, ``sharpness``,
+        ``sharpness_start``, ``rotary``, ``gate``, ``lepe_kernel``,
+        ``dropout``. Softmax layers take
         ``dropout`` alone.
 
     Returns
@@ -291,7 +292,8 @@ def build_attention(
     linear = name in ("mala", "linear", "inline")
     known = {"dropout"} if name != "hypermixing" else set()
     if linear:
-        known |= {"feature_map", "sharpness", "rotary", "gate", "lepe_kernel"}
+        known |= {"feature_map", "rotary", "gate", "lepe_kernel"}
+        known |= {"sharpness", "sharpness_start"}
     for option in options:
         if option not in known:
             raise ModelOptionError(

@@ -84,6 +84,16 @@ def test_learned_sharpness_starts_as_the_paper_and_learns():
     assert learned.raw_sharpness.grad.abs().min() > 0
 
 
+def test_sharpness_can_start_close_to_linear_attention():
+    x, _ = make_batch()
+    linear = build(kind="linear")
+    start = build(sharpness="learned", sharpness_start=1e-6)
+    start.load_state_dict(linear.state_dict(), strict=False)
+    assert torch.allclose(start(x, x, x)[0], linear(x, x, x)[0], atol=1e-5)
+    half = build(sharpness="learned", sharpness_start=0.5).sharpness
+    assert torch.allclose(half, torch.full_like(half, 0.5))
+
+
 def test_dropout_is_of_the_output_and_of_training_only():
     x, _ = make_batch()
     layer = build(dropout=0.5)
@@ -178,6 +188,9 @@ def test_what_cannot_be_computed_is_refused(arguments, words):
         ({"feature_map": "gelu"}, "feature_map"),
         ({"sharpness": "high"}, "sharpness"),
         ({"sharpness": "learned", "kind": "linear"}, "belongs to mala"),
+        ({"sharpness": "learned", "sharpness_start": 0.0}, "above 0"),
+        ({"sharpness": "learned", "sharpness_start": "1"}, "above 0"),
+        ({"sharpness_start": 0.5}, "of a learned sharpness"),
         ({"lepe_kernel": 4}, "odd"),
         ({"d_model": 6, "rotary": True}, "even"),
     ],
