@@ -160,7 +160,12 @@ class ASRBrain(sb.Brain):
     # The order of an epoch's calls is that of this file.
 
     def fit(  # type: ignore[no-untyped-def]
-        self, epoch_counter, train_set, valid_set=None, **kwargs
+        self,
+        epoch_counter,
+        train_set,
+        valid_set=None,
+        last_epoch=None,
+        **kwargs,
     ) -> None:
         """Train; the arguments are SpeechBrain's, the sets are loaders.
 
@@ -172,6 +177,8 @@ class ASRBrain(sb.Brain):
             Training batches.
         valid_set : DataLoader, optional
             Validation batches.
+        last_epoch : int, optional
+            Where to stop early, on the schedule of the whole training.
         **kwargs : dict
             As for SpeechBrain's Brain.
         """
@@ -179,6 +186,7 @@ class ASRBrain(sb.Brain):
         factor = self.grad_accumulation_factor
         steps = -(-self.batches_per_epoch // factor)
         self.recipe.schedule.plan(steps * epoch_counter.limit)
+        epoch_counter.limit = last_epoch or epoch_counter.limit
         super().fit(epoch_counter, train_set, valid_set, **kwargs)
 
     def on_stage_start(self, stage: sb.Stage, epoch: int | None = None) -> None:

@@ -157,7 +157,10 @@ def print_help(arguments: Sequence[str]) -> None:
 
 
 def run(
-    config: str | Path, overrides: str = "", run_opts: RunOptions | None = None
+    config: str | Path,
+    overrides: str = "",
+    run_opts: RunOptions | None = None,
+    last_epoch: int | None = None,
 ) -> dict[str, WerReport]:
     """Train and evaluate as a config says.
 
@@ -169,6 +172,8 @@ def run(
         YAML text whose keys replace the config's.
     run_opts : RunOptions, optional
         SpeechBrain's run options.
+    last_epoch : int, optional
+        Where to stop early, on the schedule of the whole training.
 
     Returns
     -------
@@ -194,7 +199,9 @@ def run(
         else nullcontext()
     ):
         start_experiment(folder, source)
-        return _train_and_evaluate(hparams, folder, run_opts, options)
+        return _train_and_evaluate(
+            hparams, folder, run_opts, options, last_epoch
+        )
 
 
 def _train_and_evaluate(
@@ -202,6 +209,7 @@ def _train_and_evaluate(
     folder: Path,
     run_opts: RunOptions,
     options: dict[str, Any],
+    last_epoch: int | None,
 ) -> dict[str, WerReport]:
     sets = read_sets(hparams, folder)
     saved = is_resumed(folder)
@@ -217,7 +225,7 @@ def _train_and_evaluate(
     Recognizer(model, tokenizer, decoding_options(hparams))
     if not brain.test_only and not _is_finished(brain, hparams):
         run_on_main(describe_run, args=[hparams, folder, model, sets])
-        fit(brain, hparams, sets, tokenizer, saved)
+        fit(brain, hparams, sets, tokenizer, saved, last_epoch)
     if not if_main_process():
         return {}
     return evaluate(brain, hparams, folder, sets["test"])
@@ -417,6 +425,7 @@ def fit(
     sets: dict[str, dict[str, list[Utterance]]],
     tokenizer: SentencePieceProcessor,
     saved: bool,
+    last_epoch: int | None = None,
 ) -> None:
     """Train until the last epoch, from the newest checkpoint if there is one.
 
@@ -432,6 +441,8 @@ def fit(
         The tokenizer.
     saved : bool
         Whether the run already has weights, and the statistics with them.
+    last_epoch : int, optional
+        Where to stop early, on the schedule of the whole training.
     """
     model, speeds = brain.model, list(hparams["speeds"])
     train_set = training_set(model, hparams, sets, tokenizer)
@@ -458,7 +469,7 @@ def fit(
     _log_batches(brain, hparams, train_loader)
     # From here on, every process draws random numbers of its own.
     torch.manual_seed(seed + (get_rank() or 0))
-    brain.fit(brain.epoch_counter, train_loader, valid_loader)
+    brain.fit(brain.epoch_counter, train_loader, valid_loader, last_epoch)
 
 
 def training_set(

@@ -305,7 +305,7 @@ def test_predicted_memory_is_linear_but_for_softmax(
     "config, mib",
     [
         # Peaks of ONNX Runtime over 300 s beyond the loaded model, measured
-        # in ru_maxrss; of the last, conformer_small's sizes, beyond 10 s.
+        # in ru_maxrss; of the third, conformer_small's sizes, beyond 10 s.
         (
             {
                 "vocab_size": 32,

@@ -153,7 +153,7 @@ def test_each_variant_is_trained_at_its_best_rate(
 def test_what_a_run_changes(plan: Plan, place: Place) -> None:
     (scan, *_) = runs.scan_runs(plan, place, EPOCHS)
     changes = runs.run_overrides(plan, place, scan)
-    assert changes["number_of_epochs"] == 2
+    assert scan.epochs == 2 and changes["number_of_epochs"] == 10
     assert changes["schedule"] == {"peak": 0.001}
     assert changes["seed"] == 1 and changes["test_splits"] == []
     control = runs.full_run(plan, place, "control", 2)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mala_asr.training.schedules import CosineSchedule
 from tests.training.toy import ToyTraining
 
 
@@ -72,6 +73,24 @@ def test_interrupted_equals_straight(
     assert 0 < len(resumed) < len(expected)
     for name, value in _weights(straight).items():
         assert torch.equal(value, second.model.state_dict()[name]), name
+
+
+def test_stopped_early_is_the_beginning_of_the_whole(tmp_path: Path) -> None:
+    # A schedule that depends on the number of epochs.
+    recipe = {"schedule": CosineSchedule(peak=0.01, warmup_steps=1)}
+    straight = ToyTraining(tmp_path / "a", epochs=2, recipe=recipe)
+    expected = _record_losses(straight)
+    straight.fit()
+
+    first = ToyTraining(tmp_path / "b", epochs=2, recipe=recipe)
+    begun = _record_losses(first)
+    first.fit(last_epoch=1)
+    assert begun == expected[: len(expected) // 2]
+
+    second = ToyTraining(tmp_path / "b", epochs=2, recipe=recipe)
+    rest = _record_losses(second)
+    second.fit()
+    assert begun + rest == expected
 
 
 def test_epochs_differ_from_each_other(tmp_path: Path) -> None:

@@ -129,10 +129,12 @@ class ToyTraining:
         )
         self.valid_loader = fixed_loader(valid, 5.0)
 
-    def fit(self) -> None:
+    def fit(self, last_epoch: int | None = None) -> None:
         """Train from a fixed seed, or from the newest checkpoint."""
         torch.manual_seed(2)
-        self.brain.fit(self.counter, self.train_loader, self.valid_loader)
+        self.brain.fit(
+            self.counter, self.train_loader, self.valid_loader, last_epoch
+        )
 
 
 def _train_stage() -> Any:

@@ -213,9 +213,9 @@ def _scan_table(found: Comparison) -> str:
             best = best_rate(plan, variant, mine)
         cells = [_scan_cell(run, run.rate == best) for run in mine]
         rows.append([variant, *cells])
-    epochs = found.scan[0].epochs
     return (
-        f"Validation loss and WER after {epochs} epochs; the best by "
+        f"Validation loss and WER after {found.scan[0].epochs} of the "
+        f"{found.config['number_of_epochs']} epochs; the best by "
         f"{plan.learning_rates.best} is used.\n\n"
         + _table(["variant", *(f"{r:g}" for r in plan.scanned_rates)], rows)
     )

@@ -99,7 +99,9 @@ class Run:
     folder : Path
         Its folder.
     epochs : int, optional
-        For a scan, the number of its epochs.
+        For a scan, the number of its epochs: the first of a whole run, whose
+        schedule it follows. (A schedule of its own, which ends at a rate of
+        nearly 0, favors low rates.)
     """
 
     variant: str
@@ -394,7 +396,7 @@ def run_overrides(plan: Plan, place: Place, run: Run) -> dict[str, Any]:
     if run.rate is not None:
         own["schedule"] = {"peak": run.rate}
     if run.epochs is not None:
-        own |= {"number_of_epochs": run.epochs, "keep_checkpoints": 1}
+        own["keep_checkpoints"] = 1
     recursive_update(changes, own)
     return changes
 
@@ -451,7 +453,7 @@ def _train(plan: Plan, place: Place, run: Run, deadline: float) -> None:
         "config": str(plan.base),
         "overrides": run_overrides(plan, place, run),
         "device": place.device,
-        "keep_weights": run.epochs is None,
+        "last_epoch": run.epochs,
     }
     _perform(job, run, deadline)
 

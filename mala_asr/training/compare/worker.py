@@ -91,7 +91,7 @@ def train_run(
     config: str,
     overrides: Mapping[str, Any],
     device: str | None,
-    keep_weights: bool,
+    last_epoch: int | None,
 ) -> None:
     """Train, or go on with a training, and note how it ended.
 
@@ -103,15 +103,15 @@ def train_run(
         What the run changes of it; ``output_folder`` is the run's folder.
     device : str, optional
         As for training.
-    keep_weights : bool
-        Whether the checkpoints are of use afterwards.
+    last_epoch : int, optional
+        Where a scan stops; its checkpoints are of no use afterwards.
     """
     folder = Path(overrides["output_folder"])
     options = RunOptions.from_dictionary({"device": device} if device else {})
     outcome = "finished"
     with _noting_memory(folder):
         try:
-            train.run(config, as_yaml(overrides), options)
+            train.run(config, as_yaml(overrides), options, last_epoch)
         except NonFiniteError as error:
             print(f"compare: {error}", file=sys.stderr)
             outcome = "diverged"
@@ -122,7 +122,7 @@ def train_run(
         "peak_rate": hparams["schedule"].peak,
     }
     write_json(folder / OUTCOME, facts)
-    if not keep_weights:
+    if last_epoch is not None:
         shutil.rmtree(folder / "save", ignore_errors=True)
 
 
