@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     from mala_asr.inference.pretrained import pretrained_folder, resolve
     from mala_asr.inference.tuning import EncodedSet, at_edge, grid_of, tune
 
-    if args.write and resolve(args.model) == pretrained_folder():
+    if args.write and resolve(args.model).resolve() == pretrained_folder():
         raise UsageError(
             "--write would change the installed package; copy "
             f"{pretrained_folder()} and give the copy as --model"
