@@ -266,8 +266,7 @@ def build_attention(
     options : dict, optional
         Of `LinearAttention`: ``feature_map``, ``sharpness``,
         ``sharpness_start``, ``rotary``, ``gate``, ``lepe_kernel``,
-        ``dropout``. Softmax layers take
-        ``dropout`` alone.
+        ``dropout``. Softmax layers take ``dropout`` alone.
 
     Returns
     -------
