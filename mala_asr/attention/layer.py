@@ -31,6 +31,7 @@ from mala_asr.attention.depthwise import (
     convolve_frames,
     convolve_streaming,
 )
+from mala_asr.attention.linear import Linear, linear
 from mala_asr.attention.reference import attend as attend_explicitly
 from mala_asr.attention.rotary import rotate
 from mala_asr.attention.statistics import (
@@ -150,9 +151,9 @@ class LinearAttention(nn.Module):
             )
         self.form = AttentionForm(kind, feature_map, rotary)
         self.nhead = nhead
-        self.in_proj = nn.Linear(d_model, 3 * d_model, bias=False)
-        self.out_proj = nn.Linear(d_model, d_model)
-        self.gate = nn.Linear(d_model, d_model) if gate else None
+        self.in_proj = Linear(d_model, 3 * d_model, bias=False)
+        self.out_proj = Linear(d_model, d_model)
+        self.gate = Linear(d_model, d_model) if gate else None
         self.lepe: nn.Conv1d | None = None
         if lepe_kernel:
             self.lepe = nn.Conv1d(d_model, d_model, lepe_kernel, groups=d_model)
@@ -380,7 +381,7 @@ class LinearAttention(nn.Module):
 
     def _project_one(self, x: Tensor, part: int) -> Tensor:
         weight = self.in_proj.weight.chunk(3)[part]
-        return _split_heads(functional.linear(x, weight), self.nhead)
+        return _split_heads(linear(x, weight), self.nhead)
 
     def project(
         self, query: Tensor, key: Tensor, value: Tensor

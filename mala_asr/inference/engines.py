@@ -22,6 +22,7 @@ from mala_asr.inference.model_folder import (
     read_graph,
 )
 from mala_asr.inference.onnx_model import OnnxModel
+from mala_asr.models.replace import use_plain_linear
 
 # Of an encoder layer: where most of its time goes, and what must not be
 # rounded is not. The attention's own projections stay exact, since MALA reads
@@ -192,9 +193,9 @@ def quantize_encoder(model: Any) -> None:
         warnings.simplefilter("ignore")
         for layer in model.transformer.encoder.layers:
             for name in _QUANTIZED:
-                quantization.quantize_dynamic(
-                    getattr(layer, name), kinds, inplace=True
-                )
+                part = getattr(layer, name)
+                use_plain_linear(part)
+                quantization.quantize_dynamic(part, kinds, inplace=True)
 
 
 def compile_encoder(model: Any) -> None:

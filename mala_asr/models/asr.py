@@ -19,9 +19,10 @@ from speechbrain.lobes.features import Fbank
 from speechbrain.utils.dynamic_chunk_training import DynChunkTrainConfig
 from torch import Tensor, nn
 
+from mala_asr.attention.linear import Linear
 from mala_asr.models.attention import ModelOptionError
-from mala_asr.models.dropout import replace_dropout
 from mala_asr.models.frontend import build_frontend
+from mala_asr.models.replace import use_fast_layers
 from mala_asr.models.transformer import MalaTransformerASR
 
 BLANK_INDEX, BOS_INDEX, EOS_INDEX, UNK_INDEX = 0, 1, 2, 3
@@ -205,7 +206,7 @@ class MalaASR(nn.Module):
         self.decoder_head = (
             nn.Linear(d_model, vocab_size) if self.has_decoder else None
         )
-        replace_dropout(self)
+        use_fast_layers(self)
 
     def _check_options(self) -> None:
         """Refuse what no model can be built from, before building it."""
@@ -447,7 +448,7 @@ class MalaASR(nn.Module):
         )
 
 
-class CTCHead(nn.Linear):
+class CTCHead(Linear):
     """The output layer of CTC, one or several frames per encoder frame.
 
     Arguments

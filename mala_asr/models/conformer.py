@@ -30,6 +30,7 @@ from mala_asr.attention.depthwise import (
     convolve_frames,
     convolve_streaming,
 )
+from mala_asr.attention.linear import linear
 from mala_asr.models.attention import build_attention
 
 
@@ -141,7 +142,7 @@ class PaddingExactConvolution(ConvolutionModule):
 
     def _gated(self, x: Tensor) -> Tensor:
         pointwise = self.bottleneck[0]
-        hidden = functional.linear(
+        hidden = linear(
             self.layer_norm(x), pointwise.weight.squeeze(-1), pointwise.bias
         )
         return functional.glu(hidden, dim=-1)

@@ -67,25 +67,3 @@ def _keep(x: Tensor, dropped: int) -> Tensor:
     keep = torch.empty_like(numbers, dtype=x.dtype)
     torch.ge(numbers, dropped - _LEVELS // 2, out=keep)
     return keep.mul_(_LEVELS / (_LEVELS - dropped))
-
-
-def replace_dropout(module: nn.Module) -> None:
-    """Put this dropout in the place of PyTorch's, everywhere in a model.
-
-    Arguments
-    ---------
-    module : nn.Module
-        Changed in place.
-
-    Example
-    -------
-    >>> net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))
-    >>> replace_dropout(net)
-    >>> net[1]
-    Dropout(p=0.1, inplace=False)
-    """
-    for name, child in module.named_children():
-        if type(child) is nn.Dropout and not child.inplace:
-            setattr(module, name, Dropout(child.p))
-        else:
-            replace_dropout(child)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from mala_asr.attention.linear import Linear
 from mala_asr.models.attention import ModelOptionError
 
 Length = TypeVar("Length", int, Tensor)
@@ -198,7 +199,7 @@ class _SeparableStage(nn.Module):
         self.depthwise = nn.Conv2d(
             channels_in, channels_in, 3, stride=2, groups=channels_in
         )
-        self.pointwise = nn.Linear(channels_in, channels_out)
+        self.pointwise = Linear(channels_in, channels_out)
         self.norm = nn.LayerNorm((bins_out, channels_out))
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -2,9 +2,7 @@
 
 import pytest
 import torch
-from torch import nn
 
-from mala_asr.models import MalaASR
 from mala_asr.models.dropout import Dropout
 
 BIG = 1_000_000  # elements: large enough for the fast path
@@ -56,9 +54,3 @@ def test_evaluation_changes_nothing_and_seeds_repeat():
     torch.manual_seed(1)
     assert torch.equal(layer(x), first)
     assert torch.equal(layer.eval()(x), x)
-
-
-def test_a_model_has_no_other():
-    model = MalaASR(40, d_model=32, num_encoder_layers=1, d_ffn=64)
-    kinds = {type(m) for m in model.modules() if isinstance(m, nn.Dropout)}
-    assert kinds == {Dropout}
