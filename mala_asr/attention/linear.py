@@ -4,8 +4,9 @@ PyTorch leaves float32 matrix products to MKL, which gives AVX-512 to CPUs of
 its own maker alone: on others (AMD EPYC of family 26, "Zen 5") it runs at half
 of what they can do. oneDNN, which comes with PyTorch too, asks the CPU what
 it has. Its products are taken here through the operator that PyTorch's own
-compiler uses, forward and backward; everywhere else than in float32 on a CPU
-with AVX-512, it is PyTorch's linear layer.
+compiler uses, forward and backward, compiled or not; everywhere else than in
+float32 on a CPU with AVX-512, and in exported graphs, it is PyTorch's linear
+layer.
 """
 
 from __future__ import annotations
@@ -70,32 +71,52 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not _onednn_suits(x, weight):
         return functional.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])
-    out: Tensor = _OneDNNLinear.apply(rows, weight, bias)
+    # Without gradients, without the cost of a function that has some.
+    apply = _OneDNNLinear.apply if torch.is_grad_enabled() else _product
+    out: Tensor = apply(rows, weight, bias)
     return out.view(*x.shape[:-1], -1)
 
 
 def _onednn_suits(x: Tensor, weight: Tensor) -> bool:
     if (
-        # Graphs are for any machine, and autocast is not for float32.
-        torch.compiler.is_compiling()
+        _ONEDNN is None
+        # What is exported is for any machine.
+        or torch.compiler.is_exporting()
         or torch.jit.is_tracing()
+        or not torch.backends.mkldnn.enabled
+        or not x.is_cpu
+        or not x.dtype == weight.dtype == torch.float32
         or torch.is_autocast_enabled("cpu")
     ):
         return False
-    return (
-        _ONEDNN is not None
-        and bool(torch.backends.mkldnn.enabled)
-        and x.is_cpu
-        and x.dtype == weight.dtype == torch.float32
-        and x.numel() * weight.shape[0] >= _FEWEST_PRODUCTS
-    )
+    # A compiled graph is for any length.
+    compiling: bool = torch.compiler.is_compiling()
+    return compiling or x.numel() * weight.shape[0] >= _FEWEST_PRODUCTS
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Give ``x @ weight.T + bias`` of matrices, whatever their strides."""
-    assert _ONEDNN is not None
-    out: Tensor = _ONEDNN(x, weight, bias, "none", [], "")
+    if torch.compiler.is_compiling():
+        out: Tensor = _compiled_product(x, weight, bias)
+    else:
+        assert _ONEDNN is not None
+        out = _ONEDNN(x, weight, bias, "none", [], "")
     return out
+
+
+@torch.library.custom_op(
+    "mala_asr::product",
+    mutates_args=(),
+    schema="(Tensor x, Tensor weight, Tensor? bias) -> Tensor",
+)
+def _compiled_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Keep the product from the compiler, which cannot read oneDNN's here."""
+    return _product(x, weight, bias)
+
+
+@_compiled_product.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return x.new_empty(x.shape[0], weight.shape[0])
 
 
 class _OneDNNLinear(torch.autograd.Function):

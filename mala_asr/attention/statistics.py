@@ -52,7 +52,7 @@ def feature_map(x: Tensor, name: str = "elu1") -> Tensor:
     tensor([0.3679, 1.0000, 3.0000])
     """
     if name == "elu1":
-        return _ELU1.apply(x)
+        return _ELU1.apply(x) if torch.is_grad_enabled() else _elu1(x)[0]
     if name == "relu":
         return torch.relu(x)
     if name == "exp":
@@ -72,14 +72,20 @@ class _ELU1(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, x: Tensor) -> Tensor:
-        below = x.clamp_max(0.0).exp_()
+        out, below = _elu1(x)
         ctx.save_for_backward(below)
-        return torch.relu(x).add_(below)
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (below,) = ctx.saved_tensors
         return grad * below
+
+
+def _elu1(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Give ELU(x) + 1 and its derivative."""
+    below = x.clamp_max(0.0).exp_()
+    return torch.relu(x).add_(below), below
 
 
 class KeyStatistics(NamedTuple):
@@ -143,8 +149,7 @@ class KeyStatistics(NamedTuple):
             All zero for a set without visible keys.
         """
         if visible is None:
-            # From a shape, not a Python number: exported graphs need it.
-            count = torch.ones_like(keys[..., :1]).sum(-2, keepdim=True)
+            count = keys.new_full((*keys.shape[:-2], 1, 1), keys.shape[-2])
             divisor = count
         else:
             # A product, not a torch.where: on a CPU that is ten times slower.

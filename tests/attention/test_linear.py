@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -84,6 +85,22 @@ def test_large_products_are_onednns(monkeypatch):
     with torch.backends.mkldnn.flags(enabled=False):
         layer(torch.randn(200, 128))
     assert len(calls) == 2
+
+
+def test_compiled_it_is_the_same():
+    torch.manual_seed(0)
+    layer = nn.Sequential(Linear(128, 128), nn.SiLU())
+    compiled = torch.compile(layer, dynamic=True)
+    for rows in (200, 3):
+        x = torch.randn(rows, 128)
+        results = []
+        for net in (layer, compiled):
+            layer.zero_grad()
+            out = net(x)
+            out.square().sum().backward()
+            results.append((out.detach(), layer[0].weight.grad.clone()))
+        for got, wanted in zip(*results, strict=True):
+            assert _largest_error(got, wanted.double()) <= OUTPUT_TOLERANCE
 
 
 @pytest.mark.parametrize("rows", [2, 200])
