@@ -33,6 +33,7 @@ from mala_asr.benchmarks.cost_sides import (
 )
 from mala_asr.benchmarks.sides import count_parameters
 from mala_asr.benchmarks.workers import answer, reserve_stdout
+from mala_asr.training.allocator import keep_freed_memory
 from mala_asr.training.memory import peak_memory, reset_peak_memory
 
 _PEAK_SIZE = 2048  # of the square matrices whose product is the peak
@@ -55,6 +56,7 @@ def main(argv: list[str]) -> int:
     what, name, width, layers = argv
     d_model = int(width)
     answers = reserve_stdout()
+    keep_freed_memory()  # new pages would be most of the time
     torch.manual_seed(0)
     side = build_cost_side(what, name, d_model, int(layers))
     facts: dict[str, Any] = {

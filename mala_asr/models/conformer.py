@@ -32,6 +32,7 @@ from mala_asr.attention.depthwise import (
 )
 from mala_asr.attention.linear import linear
 from mala_asr.models.attention import build_attention
+from mala_asr.models.replace import use_fast_layers
 
 
 class PaddingExactConvolution(ConvolutionModule):
@@ -254,6 +255,7 @@ class MalaConformerEncoderLayer(ConformerEncoderLayer):
         self.convolution_module = PaddingExactConvolution(
             d_model, kernel_size, dropout
         )
+        use_fast_layers(self)
 
     def forward(
         self,
