@@ -149,9 +149,8 @@ def summarize(
 def _map_queries(
     form: AttentionForm, queries: Tensor, start: int
 ) -> tuple[Tensor, Tensor]:
-    """Return c phi(q), plain and with positions."""
+    """Return phi(q), plain and with positions."""
     phi = feature_map(queries.float(), form.features)
-    phi = phi * queries.shape[-1] ** -0.5
     return phi, rotate(phi, start) if form.rotary else phi
 
 
@@ -162,8 +161,11 @@ def _read(
     sharpness: Tensor | None,
 ) -> Tensor:
     plain, rotated = phi
-    z = plain @ seen.key_mean.transpose(-2, -1)
-    gain = form.gain(z, sharpness)
+    # The scale c, where it is one number for each query and not one for each
+    # of its channels.
+    scale = plain.shape[-1] ** -0.5
+    z = scale * (plain @ seen.key_mean.transpose(-2, -1))
+    gain = scale * form.gain(z, sharpness)
     return seen.value_mean + (gain * rotated) @ seen.covariance
 
 

@@ -178,7 +178,7 @@ def _foretold(points: Sequence[tuple[int, float | None]], frames: int) -> float:
 
 def _roughly(value: float) -> str:
     """Two digits, and zeros: 820 and not 8.2e+02."""
-    return f"{float(f'{value:.2g}'):,.16g}"
+    return f"{float(f'{value:.2g}'):,.15g}"
 
 
 def exponent(points: Sequence[tuple[int, float | None]]) -> float | None:
